@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""Ratios against torch eager, in one run, with equal threads.
+
+    python benchmarks/bench.py [--cases GLOB,...] [--rounds 7] [--seconds 0.3] [--markdown]
+
+Each engine lives in a process of its own; results are compared before anything is timed; engines take turns, so that
+what else the machine does hits both.  The figure is the ratio of the minima (and of the medians): below 1 is faster
+than torch.  A call ends when its result is ready.  Needs torch beside the package; for the C case gcc and pkg-config.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+
+
+def f32(*shape: int, scale: float = 1.0) -> np.ndarray:
+    return (np.random.default_rng(sum(shape)).standard_normal(shape, dtype=np.float32) * np.float32(scale)).astype(np.float32)
+
+
+def chain(o, x, y):
+    for _ in range(1000):
+        x = x + y
+    return x
+
+
+def mlp(o, x, w1, b1, w2, b2):
+    return o.softmax(o.relu(x @ w1 + b1) @ w2 + b2)
+
+
+# name: (inputs, function of an engine's operators and the inputs, operators in one call)
+CASES: dict[str, tuple[list[np.ndarray], Any, int]] = {
+    "dispatch/add16_x1000": ([f32(16), f32(16, scale=0.01)], chain, 1000),
+    "matmul/f32_2048": ([f32(2048, 2048), f32(2048, 2048)], lambda o, a, b: a @ b, 1),
+    "matmul/f32_512": ([f32(512, 512), f32(512, 512)], lambda o, a, b: a @ b, 1),
+    "matmul/f32_64": ([f32(64, 64), f32(64, 64)], lambda o, a, b: a @ b, 1),
+    "matmul/f32_1x4096x4096": ([f32(1, 4096), f32(4096, 4096)], lambda o, a, b: a @ b, 1),
+    "matmul/f32_b32x128x64x128": ([f32(32, 128, 64), f32(32, 64, 128)], lambda o, a, b: a @ b, 1),
+    "elementwise/exp_4096x4096": ([f32(4096, 4096)], lambda o, x: o.exp(x), 1),
+    "elementwise/tanh_4096x4096": ([f32(4096, 4096)], lambda o, x: o.tanh(x), 1),
+    "elementwise/add_4096x4096": ([f32(4096, 4096), f32(4096, 4096)], lambda o, x, y: x + y, 1),
+    "rows/softmax_4096x4096": ([f32(4096, 4096)], lambda o, x: o.softmax(x), 1),
+    "reduce/sum_axis0_4096x4096": ([f32(4096, 4096)], lambda o, x: o.sum(x, 0), 1),
+    "reduce/sum_axis1_4096x4096": ([f32(4096, 4096)], lambda o, x: o.sum(x, 1), 1),
+    "reduce/sum_all_4096x4096": ([f32(4096, 4096)], lambda o, x: o.sum(x, None), 1),
+    "reduce/argmax_4096x4096": ([f32(4096, 4096)], lambda o, x: o.argmax(x), 1),
+    "view/transpose_copy_4096x4096": ([f32(4096, 4096)], lambda o, x: o.transpose_copy(x), 1),
+    "model/mlp_1797x64x64x10": ([f32(1797, 64), f32(64, 64, scale=0.1), f32(64), f32(64, 10, scale=0.1), f32(10)], mlp, 6),
+}
+
+
+class Torch:
+    def __init__(self) -> None:
+        import torch
+
+        self.t = torch
+        torch.set_grad_enabled(False)
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        self.exp, self.tanh, self.relu = torch.exp, torch.tanh, torch.relu
+
+    def array(self, x):
+        return self.t.from_numpy(x)
+
+    def numpy(self, x):
+        return x.numpy()
+
+    def wait(self, x):
+        pass
+
+    def softmax(self, x):
+        return self.t.softmax(x, -1)
+
+    def sum(self, x, axis):
+        return self.t.sum(x) if axis is None else self.t.sum(x, axis)
+
+    def argmax(self, x):
+        return self.t.argmax(x, 1)
+
+    def transpose_copy(self, x):
+        return x.t().contiguous()
+
+
+class Clika:
+    def __init__(self) -> None:
+        import clika_runtime as crt
+
+        self.crt = crt
+        self.exp, self.tanh, self.relu, self.softmax, self.sum = crt.exp, crt.tanh, crt.relu, crt.softmax, crt.sum
+
+    def array(self, x):
+        return self.crt.tensor(x)
+
+    def numpy(self, x):
+        return x.numpy()
+
+    def wait(self, x):
+        x._settle()
+
+    def argmax(self, x):
+        return self.crt.argmax(x, 1)
+
+    def transpose_copy(self, x):
+        return self.crt.copy(self.crt.permute(x, (1, 0)))
+
+
+def worker(engine: str) -> None:
+    """Answers requests, one JSON line each: prepare (saves the result), measure (seconds of each call)."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    o = {"torch": Torch, "clika": Clika}[engine]()
+    inputs: list[Any] = []
+    for line in sys.stdin:
+        request = json.loads(line)
+        arrays, fn, _ = CASES[request["case"]]
+        if request["do"] == "prepare":
+            inputs = [o.array(a) for a in arrays]
+            np.save(request["file"], o.numpy(fn(o, *inputs)))
+            answer: Any = "ok"
+        else:
+            times = []
+            end = time.perf_counter() + request["seconds"]
+            while not times or time.perf_counter() < end:
+                start = time.perf_counter()
+                result = fn(o, *inputs)
+                o.wait(result)
+                times.append(time.perf_counter() - start)
+                del result
+            answer = [min(times), statistics.median(times)]
+        out.write(json.dumps(answer) + "\n")
+        out.flush()
+
+
+class Engine:
+    def __init__(self, name: str) -> None:
+        self.process = subprocess.Popen([sys.executable, __file__, "--worker", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, **request: Any) -> Any:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+
+def import_milliseconds() -> tuple[float, float]:
+    """Importing the package in a fresh interpreter, and a bare interpreter: minima of ten."""
+
+    def best(code: str) -> float:
+        times = []
+        for _ in range(10):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-c", code], check=True)
+            times.append(time.perf_counter() - start)
+        return min(times) * 1e3
+
+    return best("import clika_runtime"), best("pass")
+
+
+def c_nanoseconds(folder: str) -> float:
+    import clika_runtime
+
+    environment = os.environ | {"PKG_CONFIG_PATH": str(Path(clika_runtime.__file__).parent / "pkgconfig")}
+    ask = lambda what: subprocess.run(["pkg-config", what, "clikart"], check=True, capture_output=True, text=True, env=environment).stdout.split()  # noqa: E731
+    program = os.path.join(folder, "dispatch")
+    rpath = f"-Wl,-rpath,{ask('--variable=libdir')[0]}"
+    subprocess.run(["gcc", "-O2", "-std=c11", HERE / "dispatch.c", "-o", program, *ask("--cflags"), *ask("--libs"), rpath], check=True)
+    return float(subprocess.run([program], check=True, capture_output=True, text=True).stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worker")
+    parser.add_argument("--cases", default="*")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.3)
+    args = parser.parse_args()
+    if args.worker:
+        worker(args.worker)
+        return
+    engines = {name: Engine(name) for name in ("torch", "clika")}
+    print("| case | torch | clika | ratio of minima | ratio of medians |\n|---|---|---|---|---|")
+
+    def row(case: str, torch: float, clika: float, medians: float | None) -> None:
+        shown = [f"{s * 1e6:.2f} µs" if s < 1e-3 else f"{s * 1e3:.2f} ms" for s in (torch, clika)]
+        print(f"| {case} | {shown[0]} | {shown[1]} | {clika / torch:.2f} | {'' if medians is None else f'{medians:.2f}'} |", flush=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        for case, (_, _, operators) in CASES.items():
+            if not any(fnmatch.fnmatch(case, pattern) for pattern in args.cases.split(",")):
+                continue
+            files = {name: os.path.join(folder, f"{name}.npy") for name in engines}
+            for name, engine in engines.items():
+                engine.ask(do="prepare", case=case, file=files[name])
+            results = [np.load(file) for file in files.values()]
+            np.testing.assert_allclose(results[1], results[0], rtol=1e-3, atol=1e-3 * np.abs(results[0]).max())
+            best: dict[str, list[float]] = {name: [] for name in engines}
+            medians: dict[str, list[float]] = {name: [] for name in engines}
+            for k in range(args.rounds):
+                for name in list(engines)[:: 1 if k % 2 else -1]:
+                    time.sleep(0.05)  # lets the other engine's threads go to sleep
+                    low, middle = engines[name].ask(do="measure", case=case, seconds=args.seconds)
+                    best[name].append(low / operators)
+                    medians[name].append(middle / operators)
+            row(case, min(best["torch"]), min(best["clika"]), statistics.median(c / t for c, t in zip(medians["clika"], medians["torch"], strict=True)))
+            if case.startswith("dispatch/add16"):
+                row("dispatch/add16_x1000 from C", min(best["torch"]), c_nanoseconds(folder) * 1e-9, None)
+    package, bare = import_milliseconds()
+    print(f"\nimport clika_runtime: {package:.0f} ms (a bare interpreter: {bare:.0f} ms)")
+
+
+if __name__ == "__main__":
+    main()

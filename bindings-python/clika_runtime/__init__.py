@@ -1,0 +1,72 @@
+"""ClikaRT: a tensor runtime in which every operator returns at once and the work happens behind it."""
+
+from .tensor import Size, Tensor, tensor  # first: the other modules need the class, and it needs them
+
+# isort: split
+from . import graph, memory, nn
+from ._enums import (
+    ClikaRTError,
+    DType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from ._library import lib as _lib
+from ._library import text as _text
+from .creation import is_available, ones, zeros
+from .files import load, save
+from .graph import trace
+from .ops import *  # noqa: F403
+from .ops import __all__ as _operators
+from .scopes import synchronous
+
+__version__ = "0.1.0"
+
+
+def build_report() -> str:
+    """What was built and what it found on this machine, one line each."""
+    return _text(_lib.clikart_build_report())
+
+
+__all__ = [  # noqa: PLE0604
+    "ClikaRTError",
+    "DType",
+    "Size",
+    "Tensor",
+    "bfloat16",
+    "bool_",
+    "build_report",
+    "float16",
+    "float32",
+    "float64",
+    "graph",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "is_available",
+    "load",
+    "memory",
+    "nn",
+    "ones",
+    "save",
+    "synchronous",
+    "tensor",
+    "trace",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "zeros",
+    *_operators,
+]

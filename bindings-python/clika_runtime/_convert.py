@@ -1,0 +1,77 @@
+"""Python arguments as the C ABI wants them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ._enums import ClikaRTTypeError
+from ._library import NULL, c_text, check_pointer, ffi, lib
+from .tensor import Tensor
+
+#: What an operator takes for a tensor: one, or a number that gives way to tensors in type promotion.
+TensorLike = Tensor | bool | int | float
+#: Where something lives: "cpu", "cuda:0"; None leaves it to the calling thread's settings.
+DeviceLike = str | None
+
+_EMPTY = ffi.new("int64_t[1]")
+_CACHED_NUMBERS = 1024
+_numbers: dict[tuple[type, float], Any] = {}
+
+
+def _number(value: bool | int | float) -> Any:
+    """An owned handle; programs use few different numbers, so they are kept."""
+    key = (type(value), value)
+    handle = _numbers.get(key)
+    if handle is None:
+        make = lib.clikart_scalar_bool if type(value) is bool else lib.clikart_scalar_int if type(value) is int else lib.clikart_scalar_float
+        handle = ffi.gc(check_pointer(make(value)), lib.clikart_tensor_release)
+        if value and len(_numbers) < _CACHED_NUMBERS:  # not zero: 0.0 and -0.0 are equal keys
+            _numbers[key] = handle
+    return handle
+
+
+def operand(value: Any) -> Any:
+    """The handle of a tensor or a number.  The handle owns what it needs while it is referred to."""
+    if isinstance(value, Tensor):
+        return value._handle
+    if isinstance(value, (bool, int, float)):
+        return _number(value if type(value) in (bool, int, float) else float(value) if isinstance(value, float) else int(value))
+    if isinstance(value, np.generic) and isinstance(number := value.item(), (bool, int, float)):
+        return _number(number)
+    raise ClikaRTTypeError(f"expected a tensor or a number, got {type(value).__name__}; clika_runtime.tensor() makes a tensor of an array")
+
+
+def operands(values: Sequence[Any]) -> tuple[list[Any], int]:
+    """The handles of a list of tensors, and how many they are."""
+    handles = [operand(value) for value in values]
+    return handles, len(handles)
+
+
+def int_list(values: int | Sequence[int] | None) -> tuple[Any, int]:
+    """Pointer and length; None is NULL, one int a list of one."""
+    if values is None:
+        return NULL, 0
+    if isinstance(values, int):
+        return (values,), 1
+    return (tuple(values), len(values)) if len(values) else (_EMPTY, 0)
+
+
+def optional_int(value: int | None) -> Any:
+    return NULL if value is None else (value,)
+
+
+def placement(device: DeviceLike) -> Any:
+    if device is None:
+        return NULL
+    name = c_text(device, "device")
+    where = ffi.new("clikart_placement*", {"struct_size": ffi.sizeof("clikart_placement"), "device": name, "stream": NULL})
+    _kept_alive[where] = name
+    return where
+
+
+# cffi does not keep what a struct's field points at; this does, for as long as the struct lives.
+_kept_alive: Any = weakref.WeakKeyDictionary()

@@ -1,0 +1,132 @@
+#include "boundary.h"
+#include "graph/capture.h"
+
+using namespace clikart;
+
+namespace {
+
+const ModelGraph& checked_graph(const clikart_graph* graph, const char* who) {
+    return checked<ModelGraph>(graph, ObjectKind::Graph, who, "the graph");
+}
+
+const char* name_at(const std::vector<std::string>& names, size_t index, const char* who) {
+    if (index >= names.size()) fail(ErrorKind::Index, "{}: index {} is out of range, there are {}", who, index, names.size());
+    return names[index].c_str();
+}
+
+int hand_out(std::vector<Ref<Tensor>> results, clikart_tensor** outputs) {
+    for (size_t i = 0; i < results.size(); ++i) outputs[i] = to_handle(std::move(results[i]));
+    return 0;
+}
+
+void check_room(const ModelGraph& graph, clikart_tensor** outputs, size_t n_outputs) {
+    const size_t count = graph.output_names().size();
+    if (n_outputs != count) fail(ErrorKind::Value, "graph_run: room for {} outputs given, the graph has {}", n_outputs, count);
+    if (count > 0 && !outputs) fail(ErrorKind::Type, "graph_run: the array of outputs is NULL");
+}
+
+}  // namespace
+
+int clikart_capture_begin(void) {
+    return guarded([] {
+        capture::begin();
+        return 0;
+    });
+}
+
+clikart_tensor* clikart_capture_input(const char* name, clikart_dtype dtype, const int64_t* shape, size_t rank) {
+    return guarded([&] {
+        const auto type = static_cast<DType>(dtype);
+        name_of(type);  // throws for a code outside the table
+        return to_handle(capture::input(type, checked_shape(shape, rank, "capture_input"), checked_text(name, "capture_input", "the name")));
+    });
+}
+
+clikart_graph* clikart_capture_end(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs) {
+    return guarded([&] {
+        try {
+            const OperandList list("capture_end", outputs, n_outputs);
+            if (n_outputs > 0 && !names) fail(ErrorKind::Type, "capture_end: the list of names is NULL");
+            std::vector<std::string> texts;
+            for (size_t i = 0; i < n_outputs; ++i) texts.emplace_back(checked_text(names[i], "capture_end", "a name"));
+            return reinterpret_cast<clikart_graph*>(capture::end(list.span(), std::move(texts)).leak());
+        } catch (...) {
+            capture::cancel();
+            throw;
+        }
+    });
+}
+
+void clikart_capture_cancel(void) {
+    capture::cancel();
+}
+
+void clikart_graph_retain(const clikart_graph* graph) {
+    if (graph) from_handle<ModelGraph>(graph)->retain();
+}
+
+void clikart_graph_release(clikart_graph* graph) {
+    if (graph) from_handle<ModelGraph>(graph)->release();
+}
+
+size_t clikart_graph_input_count(const clikart_graph* graph) {
+    return graph ? from_handle<ModelGraph>(graph)->input_names().size() : 0;
+}
+
+size_t clikart_graph_output_count(const clikart_graph* graph) {
+    return graph ? from_handle<ModelGraph>(graph)->output_names().size() : 0;
+}
+
+const char* clikart_graph_input_name(const clikart_graph* graph, size_t index) {
+    return guarded([&] { return name_at(checked_graph(graph, "graph_input_name").input_names(), index, "graph_input_name"); });
+}
+
+const char* clikart_graph_output_name(const clikart_graph* graph, size_t index) {
+    return guarded([&] { return name_at(checked_graph(graph, "graph_output_name").output_names(), index, "graph_output_name"); });
+}
+
+size_t clikart_graph_node_count(const clikart_graph* graph) {
+    return graph ? from_handle<ModelGraph>(graph)->steps().size() : 0;
+}
+
+int clikart_graph_node(const clikart_graph* graph, size_t index, clikart_node* node) {
+    return guarded([&] {
+        const auto& steps = checked_graph(graph, "graph_node").steps();
+        if (!node) fail(ErrorKind::Type, "graph_node: the node is NULL");
+        if (node->struct_size < sizeof(clikart_node))
+            fail(ErrorKind::Value, "graph_node: struct_size is {}, expected {}", node->struct_size, sizeof(clikart_node));
+        if (index >= steps.size()) fail(ErrorKind::Index, "graph_node: index {} is out of range, there are {}", index, steps.size());
+        const ModelGraph::Step& step = steps[index];
+        *node = {node->struct_size,
+                 static_cast<clikart_op_code>(step.op),
+                 static_cast<clikart_node_kind>(step.kind),
+                 static_cast<clikart_dtype>(step.dtype),
+                 static_cast<uint32_t>(step.shape.rank()),
+                 step.shape.data(),
+                 step.inputs.data(),
+                 step.inputs.size()};
+        return 0;
+    });
+}
+
+int clikart_graph_run(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs, clikart_tensor** outputs, size_t n_outputs) {
+    return guarded([&] {
+        const ModelGraph& g = checked_graph(graph, "graph_run");
+        check_room(g, outputs, n_outputs);
+        const OperandList list("graph_run", inputs, n_inputs);
+        return hand_out(g.run(list.span()), outputs);
+    });
+}
+
+int clikart_graph_run_named(const clikart_graph* graph, const char* const* names, const clikart_tensor* const* inputs, size_t n_inputs,
+                            clikart_tensor** outputs, size_t n_outputs) {
+    return guarded([&] {
+        const ModelGraph& g = checked_graph(graph, "graph_run_named");
+        check_room(g, outputs, n_outputs);
+        const OperandList list("graph_run_named", inputs, n_inputs);
+        if (n_inputs > 0 && !names) fail(ErrorKind::Type, "graph_run_named: the list of names is NULL");
+        std::vector<std::string_view> texts;
+        for (size_t i = 0; i < n_inputs; ++i) texts.emplace_back(checked_text(names[i], "graph_run_named", "a name"));
+        return hand_out(g.run_named(texts, list.span()), outputs);
+    });
+}

@@ -1,0 +1,31 @@
+#include <string>
+
+#include "backends/cpu/simd.h"
+#include "boundary.h"
+#include "core/memory.h"
+
+using namespace clikart;
+
+uint32_t clikart_version(void) {
+    return CLIKART_VERSION;
+}
+
+const char* clikart_build_report(void) {
+    return guarded([] {
+        static const std::string report = fmt::format("version: {}.{}.{}\ncompiler: {}\nsimd: {}\nthreads: {}\n", CLIKART_VERSION_MAJOR, CLIKART_VERSION_MINOR,
+                                                      CLIKART_VERSION_PATCH, __VERSION__, cpu::simd_name(), ThreadPool::instance().threads());
+        return report.c_str();
+    });
+}
+
+int64_t clikart_memory_current(void) {
+    return memory_use().current;
+}
+
+int64_t clikart_memory_peak(void) {
+    return memory_use().peak;
+}
+
+void clikart_memory_trim(void) {
+    trim_memory();
+}

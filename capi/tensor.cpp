@@ -1,0 +1,98 @@
+#include <clikart/ops.h>
+
+#include <cstring>
+
+#include "boundary.h"
+
+using namespace clikart;
+
+void clikart_tensor_retain(const clikart_tensor* tensor) {
+    if (tensor) from_handle<Tensor>(tensor)->retain();
+}
+
+void clikart_tensor_release(clikart_tensor* tensor) {
+    if (tensor) from_handle<Tensor>(tensor)->release();
+}
+
+clikart_tensor* clikart_tensor_from_data(const void* data, clikart_dtype dtype, const int64_t* shape, size_t rank) {
+    return guarded([&] {
+        const Dims dims = checked_shape(shape, rank, "tensor_from_data");
+        const auto type = static_cast<DType>(dtype);
+        name_of(type);  // throws for a code outside the table
+        if (!data && numel(dims) > 0) fail(ErrorKind::Type, "tensor_from_data: data is NULL");
+        return to_handle(tensor_from_host(data, type, dims));
+    });
+}
+
+clikart_tensor* clikart_scalar_float(double value) {
+    return guarded([&] { return to_handle(scalar(value)); });
+}
+
+clikart_tensor* clikart_scalar_int(int64_t value) {
+    return guarded([&] { return to_handle(scalar(value)); });
+}
+
+clikart_tensor* clikart_scalar_bool(bool value) {
+    return guarded([&] { return to_handle(scalar(value)); });
+}
+
+// Metadata of NULL is that of nothing: these have no way to report an error.
+clikart_dtype clikart_tensor_dtype(const clikart_tensor* tensor) {
+    return tensor ? static_cast<clikart_dtype>(from_handle<Tensor>(tensor)->dtype()) : CLIKART_UNSPECIFIED;
+}
+
+size_t clikart_tensor_rank(const clikart_tensor* tensor) {
+    return tensor ? static_cast<size_t>(from_handle<Tensor>(tensor)->rank()) : 0;
+}
+
+const int64_t* clikart_tensor_shape(const clikart_tensor* tensor) {
+    return tensor ? from_handle<Tensor>(tensor)->shape().data() : nullptr;
+}
+
+const int64_t* clikart_tensor_strides(const clikart_tensor* tensor) {
+    return tensor ? from_handle<Tensor>(tensor)->strides().data() : nullptr;
+}
+
+int64_t clikart_tensor_numel(const clikart_tensor* tensor) {
+    return tensor ? from_handle<Tensor>(tensor)->numel() : 0;
+}
+
+bool clikart_tensor_is_contiguous(const clikart_tensor* tensor) {
+    return tensor && from_handle<Tensor>(tensor)->is_contiguous();
+}
+
+bool clikart_tensor_is_stand_in(const clikart_tensor* tensor) {
+    return tensor && from_handle<Tensor>(tensor)->node;
+}
+
+int clikart_tensor_wait(const clikart_tensor* tensor, int64_t timeout_ns) {
+    return guarded([&] { return settle_within(checked_tensor(tensor, "wait"), "wait", timeout_ns) ? 1 : 0; });
+}
+
+void* clikart_tensor_data(const clikart_tensor* tensor) {
+    return guarded([&]() -> void* {
+        const Tensor& t = checked_tensor(tensor, "data");
+        settle(t, "data");
+        if (t.data()) return t.data();
+        alignas(kWidestElement) static char nothing[kWidestElement];  // an empty tensor has no memory
+        return nothing;
+    });
+}
+
+int clikart_tensor_copy_to(const clikart_tensor* tensor, void* data, size_t bytes) {
+    return guarded([&] {
+        Tensor& t = checked_tensor(tensor, "copy_to");
+        const auto needed = static_cast<size_t>(t.numel() * size_of(t.dtype()));
+        if (bytes != needed) fail(ErrorKind::Value, "copy_to: {} bytes of room given for {}, which has {}", bytes, describe(t), needed);
+        if (!data && needed > 0) fail(ErrorKind::Type, "copy_to: data is NULL");
+        require_value(t, "copy_to");
+        Ref<Tensor> dense = Ref<Tensor>::share(&t);
+        if (!t.is_contiguous()) {
+            Tensor* const inputs[] = {&t};
+            dense = call(OpCode::Copy, inputs, Attributes{});
+        }
+        settle(*dense, "copy_to");
+        if (needed > 0) std::memcpy(data, dense->data(), needed);
+        return 0;
+    });
+}

@@ -1,0 +1,130 @@
+// Graphs: recording a callable's operators once, and running them again.
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ClikaRT/tensor.h>
+
+namespace ClikaRT {
+inline namespace v1 {
+namespace graph {
+
+/// One node of a graph.
+struct Node {
+    OpCode op_code;
+    NodeKind kind;
+    DataType dtype;
+    Shape shape;
+    std::vector<std::int32_t> inputs;  ///< numbers of the nodes it reads
+};
+
+/// A runnable graph; copies share it, and any number of threads may run it at once.
+class ModelGraph {
+public:
+    /// Takes over a handle of the C ABI; throws the thread's error for NULL.
+    static ModelGraph adopt(clikart_graph* handle) { return ModelGraph(detail::check(handle)); }
+
+    std::vector<std::string> input_names() const { return names(clikart_graph_input_count(handle()), clikart_graph_input_name); }
+    std::vector<std::string> output_names() const { return names(clikart_graph_output_count(handle()), clikart_graph_output_name); }
+
+    std::vector<Node> nodes() const {
+        std::vector<Node> found;
+        for (std::size_t i = 0; i < clikart_graph_node_count(handle()); ++i) {
+            clikart_node node{};
+            node.struct_size = sizeof node;
+            detail::check(clikart_graph_node(handle(), i, &node));
+            found.push_back({static_cast<OpCode>(node.op_code),
+                             static_cast<NodeKind>(node.kind),
+                             static_cast<DataType>(node.dtype),
+                             Shape(node.shape, node.shape + node.rank),
+                             {node.inputs, node.inputs + node.n_inputs}});
+        }
+        return found;
+    }
+
+    /// Runs on inputs in the order of input_names().  Throws ValueError or TypeError for inputs that do not fit.
+    std::vector<Tensor> run(const std::vector<Tensor>& inputs) const {
+        std::vector<clikart_tensor*> outputs(clikart_graph_output_count(handle()));
+        const auto list = detail::handles(inputs);
+        detail::check(clikart_graph_run(handle(), list.data(), list.size(), outputs.data(), outputs.size()));
+        return adopt_all(outputs);
+    }
+    std::vector<Tensor> run(std::initializer_list<Tensor> inputs) const { return run(std::vector<Tensor>(inputs)); }
+    /// Runs on inputs by name.
+    std::vector<Tensor> run(const std::map<std::string, Tensor>& inputs) const {
+        std::vector<const char*> input_names;
+        std::vector<const clikart_tensor*> list;
+        for (const auto& [name, tensor] : inputs) {
+            input_names.push_back(name.c_str());
+            list.push_back(tensor.handle());
+        }
+        std::vector<clikart_tensor*> outputs(clikart_graph_output_count(handle()));
+        detail::check(clikart_graph_run_named(handle(), input_names.data(), list.data(), list.size(), outputs.data(), outputs.size()));
+        return adopt_all(outputs);
+    }
+
+    clikart_graph* handle() const noexcept { return shared_.get(); }
+
+private:
+    explicit ModelGraph(clikart_graph* handle) noexcept : shared_(handle) {}
+    std::vector<std::string> names(std::size_t count, const char* (*name)(const clikart_graph*, std::size_t)) const {
+        std::vector<std::string> list;
+        for (std::size_t i = 0; i < count; ++i) list.emplace_back(detail::check(name(handle(), i)));
+        return list;
+    }
+    static std::vector<Tensor> adopt_all(const std::vector<clikart_tensor*>& handles) {
+        std::vector<Tensor> tensors(handles.size());
+        for (std::size_t i = 0; i < handles.size(); ++i) tensors[i] = Tensor::adopt(handles[i]);
+        return tensors;
+    }
+    detail::Shared<clikart_graph, clikart_graph_retain, clikart_graph_release> shared_;
+};
+
+namespace detail {
+
+inline std::vector<std::string> default_names(std::vector<std::string> names, std::size_t count, const std::string& what) {
+    if (names.empty()) {
+        for (std::size_t i = 0; i < count; ++i) names.push_back(what + "_" + std::to_string(i));
+    }
+    if (names.size() != count) throw ValueError("trace: " + std::to_string(names.size()) + " " + what + " names given for " + std::to_string(count));
+    return names;
+}
+
+}  // namespace detail
+
+/// Records what `callable`, from std::vector<Tensor> to std::vector<Tensor>, does to inputs of the examples' shapes
+/// and dtypes.  It runs once, over stand-ins without values: reading one throws.
+template <class F>
+ModelGraph trace(F&& callable, const std::vector<Tensor>& example_inputs, std::vector<std::string> input_names = {},
+                 std::vector<std::string> output_names = {}) {
+    input_names = detail::default_names(std::move(input_names), example_inputs.size(), "input");
+    v1::detail::check(clikart_capture_begin());
+    try {
+        std::vector<Tensor> stand_ins;
+        for (std::size_t i = 0; i < example_inputs.size(); ++i) {
+            const Shape shape = example_inputs[i].shape();
+            stand_ins.push_back(Tensor::adopt(
+                clikart_capture_input(input_names[i].c_str(), static_cast<clikart_dtype>(example_inputs[i].dtype()), shape.data(), shape.size())));
+        }
+        const std::vector<Tensor> results = std::forward<F>(callable)(std::as_const(stand_ins));
+        output_names = detail::default_names(std::move(output_names), results.size(), "output");
+        std::vector<const char*> names;
+        for (const std::string& name : output_names) names.push_back(name.c_str());
+        const auto list = v1::detail::handles(results);
+        return ModelGraph::adopt(clikart_capture_end(list.data(), names.data(), list.size()));
+    } catch (...) {
+        clikart_capture_cancel();
+        throw;
+    }
+}
+
+}  // namespace graph
+
+using graph::ModelGraph;
+
+}  // namespace v1
+}  // namespace ClikaRT

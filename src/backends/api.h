@@ -1,0 +1,85 @@
+// What a backend is: a table of functions.  CPU stands behind it like any other.
+// Plain data and function pointers only, because plug-ins are separate shared libraries; the table only grows at its
+// end, and a backend that ends earlier is read up to its struct_size.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace clikart {
+
+/// A tensor as kernels see it.  Strides are in elements and may be zero or negative.
+struct View {
+    void* data;
+    const int64_t* shape;
+    const int64_t* strides;
+    int32_t rank;
+    int32_t dtype;
+};
+
+/// The non-tensor arguments of an operator call, in the order of its signature.
+struct Attributes {
+    static constexpr int kMaxItems = 8;
+    static constexpr int kMaxValues = 56;
+    struct Item {
+        int32_t offset;
+        int32_t length;  // -1: absent
+    };
+    int32_t count = 0;
+    int32_t used = 0;
+    Item items[kMaxItems];
+    int64_t values[kMaxValues];
+
+    Attributes() noexcept = default;
+    Attributes(const Attributes& other) noexcept : count(other.count), used(other.used) {  // only what is in use
+        std::copy_n(other.items, count, items);
+        std::copy_n(other.values, used, values);
+    }
+    Attributes& operator=(const Attributes&) = delete;
+
+    bool present(int i) const noexcept { return items[i].length >= 0; }
+    int64_t integer(int i) const noexcept { return values[items[i].offset]; }
+    int64_t length(int i) const noexcept { return items[i].length; }
+    const int64_t* list(int i) const noexcept { return values + items[i].offset; }
+
+    /// Appends the next argument.  Throws ValueError for a list longer than a tensor has dimensions.
+    void add(int64_t value);
+    void add(double value);
+    void add_optional(const int64_t* value);
+    void add_list(const char* op, const char* name, const int64_t* values, size_t n);
+    void add_optional_list(const char* op, const char* name, const int64_t* values, size_t n);
+};
+
+/// One piece of a loop; see KernelCall::parallel_for.
+using PieceFn = void (*)(void* context, int64_t piece);
+
+/// One call of a kernel.  The views are valid, their shapes and dtypes follow the operator's rules, and no output
+/// overlaps an input except exactly.
+struct KernelCall {
+    const View* inputs;
+    int32_t n_inputs;
+    int32_t n_outputs;
+    View* outputs;
+    const Attributes* attributes;
+    /// Runs all pieces on the pool and returns when they are over.  Borders between pieces must not depend on the
+    /// number of threads.  Rethrows what a piece threw.
+    void (*parallel_for)(int64_t pieces, PieceFn piece, void* context);
+};
+
+/// Returns 0, or an ErrorKind with a message of at most `size` bytes, zero included.  Never throws.
+using KernelFn = int32_t (*)(const KernelCall* call, char* message, size_t size);
+
+struct Backend {
+    uint32_t struct_size;
+    const char* name;
+    /// Devices of this kind that can be used now.
+    int32_t (*device_count)();
+    /// The kernel for an operator computing in a dtype (OpCode, DType), or null.
+    KernelFn (*find_kernel)(int32_t op, int32_t dtype);
+};
+
+/// The backend that is part of the library.
+const Backend& cpu_backend();
+
+}  // namespace clikart

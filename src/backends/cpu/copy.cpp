@@ -1,0 +1,113 @@
+// Kernels that move elements: copy, cast, full, arange, concat.
+// Plain loops; the compiler vectorises what is contiguous.
+#include "backends/cpu/copy.h"
+
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/loop.h"
+#include "backends/cpu/tile.h"
+#include "core/convert.h"
+
+namespace clikart::cpu {
+namespace {
+
+void copy(const KernelCall& call) {
+    copy_view(call, call.inputs[0], call.outputs[0]);
+}
+
+template <class To, class From>
+void cast_run(const char* in_bytes, int64_t in_stride, char* out_bytes, int64_t out_stride, int64_t n) noexcept {
+    const auto* in = reinterpret_cast<const From*>(in_bytes);
+    auto* out = reinterpret_cast<To*>(out_bytes);
+    if (in_stride == 1 && out_stride == 1) {
+        for (int64_t i = 0; i < n; ++i) out[i] = convert<To>(in[i]);
+    } else {
+        for (int64_t i = 0; i < n; ++i) out[i * out_stride] = convert<To>(in[i * in_stride]);
+    }
+}
+
+void cast(const KernelCall& call) {
+    const View &in = call.inputs[0], &out = call.outputs[0];
+    if (in.dtype == out.dtype) return copy_view(call, in, out);
+    const StridedLoop<2> loop(out, {&in, 1});
+    with_type(dtype_of(in), [&]<class From>() {
+        with_type(dtype_of(out), [&]<class To>() {
+            loop.parallel_runs(
+                call, [so = loop.inner_stride(0), si = loop.inner_stride(1)](char* const* p, int64_t n) { cast_run<To, From>(p[1], si, p[0], so, n); });
+        });
+    });
+}
+
+void arange(const KernelCall& call) {
+    const View& out = call.outputs[0];
+    const int64_t n = out.shape[0];
+    with_type(dtype_of(out), [&]<class T>() {
+        auto* to = static_cast<T*>(out.data);
+        // Integers exactly; everything else in double, rounded once.
+        if (static_cast<DType>(call.inputs[0].dtype) == DType::Int64 && static_cast<DType>(call.inputs[2].dtype) == DType::Int64) {
+            const auto start = *static_cast<const int64_t*>(call.inputs[0].data), step = *static_cast<const int64_t*>(call.inputs[2].data);
+            for (int64_t i = 0; i < n; ++i) to[i] = convert<T>(start + i * step);
+        } else {
+            const auto number = [&](int i) {
+                double value = 0;
+                with_type(dtype_of(call.inputs[i]), [&]<class U>() { value = static_cast<double>(*static_cast<const U*>(call.inputs[i].data)); });
+                return value;
+            };
+            const double start = number(0), step = number(2);
+            for (int64_t i = 0; i < n; ++i) to[i] = convert<T>(start + static_cast<double>(i) * step);
+        }
+    });
+}
+
+void concat(const KernelCall& call) {
+    const View& out = call.outputs[0];
+    const int64_t given = call.attributes->integer(attribute::concat_dim);
+    const auto dim = static_cast<int>(given < 0 ? given + out.rank : given);
+    int64_t at = 0;
+    for (int32_t i = 0; i < call.n_inputs; ++i) {
+        const View& in = call.inputs[i];
+        View part = out;
+        part.shape = in.shape;
+        part.data = static_cast<char*>(out.data) + at * out.strides[dim] * size_of(dtype_of(out));
+        if (numel(shape_of(in)) > 0) copy_view(call, in, part);
+        at += in.shape[dim];
+    }
+}
+
+KernelFn if_known(DType t, KernelFn kernel) {
+    return with_type(t, []<class T>() {}) ? kernel : nullptr;
+}
+
+}  // namespace
+
+void copy_view(const KernelCall& call, const View& from, const View& to) {
+    const StridedLoop<2> loop(to, {&from, 1});
+    const int64_t element = size_of(dtype_of(to)), so = loop.inner_stride(0), si = loop.inner_stride(1);
+    loop.parallel_runs(call, [=](char* const* p, int64_t n) {
+        if (so == 1) return gather(p[1], si, p[0], n, element);
+        if (si == 1) return scatter(p[1], p[0], so, n, element);
+        alignas(64) char tile[kTile * kWidest];
+        for (int64_t i = 0; i < n; i += kTile) {
+            const int64_t m = std::min(kTile, n - i);
+            gather(p[1] + i * si * element, si, tile, m, element);
+            scatter(tile, p[0] + i * so * element, so, m, element);
+        }
+    });
+}
+
+KernelFn kernel_copy(DType t) {
+    return if_known(t, &kernel<copy>);
+}
+KernelFn kernel_cast(DType t) {
+    return if_known(t, &kernel<cast>);
+}
+KernelFn kernel_full(DType t) {
+    return if_known(t, &kernel<cast>);
+}  // a 0-d value, broadcast
+KernelFn kernel_arange(DType t) {
+    return if_known(t, &kernel<arange>);
+}
+KernelFn kernel_concat(DType t) {
+    return if_known(t, &kernel<concat>);
+}
+
+}  // namespace clikart::cpu

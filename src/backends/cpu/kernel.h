@@ -1,0 +1,65 @@
+// What every CPU kernel file needs: the wrapper that turns exceptions into status codes, loops over pieces, scratch
+// memory.  Kernels may assume valid input; shapes and dtypes were checked where the call was made.
+#pragma once
+
+#include <cstring>
+#include <span>
+
+#include "backends/api.h"
+#include "base/error.h"
+#include "core/dims.h"
+#include "core/dtype.h"
+#include "core/memory.h"
+#include "ops/op_code.h"
+
+namespace clikart::cpu {
+
+/// Adapts a kernel that throws to the backend table.
+template <void (*F)(const KernelCall&)>
+int32_t kernel(const KernelCall* call, char* message, size_t size) {
+    try {
+        F(*call);
+        return 0;
+    } catch (...) {
+        const Ref<Error> error = current_error();
+        const size_t n = std::min(size - 1, error->message().size());
+        std::memcpy(message, error->message().data(), n);
+        message[n] = 0;
+        return static_cast<int32_t>(error->kind());
+    }
+}
+
+template <class F>
+void parallel_for(const KernelCall& call, int64_t pieces, F&& f) {
+    using Body = std::remove_reference_t<F>;
+    call.parallel_for(pieces, [](void* context, int64_t piece) { (*static_cast<Body*>(context))(piece); }, const_cast<void*>(static_cast<const void*>(&f)));
+}
+
+/// Memory from the pool for the length of a scope.
+class Scratch {
+public:
+    explicit Scratch(size_t bytes) : bytes_(bytes), data_(allocate(bytes)) {}
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    ~Scratch() { deallocate(data_, bytes_); }
+    template <class T>
+    T* as() const noexcept {
+        return static_cast<T*>(data_);
+    }
+
+private:
+    const size_t bytes_;
+    void* const data_;
+};
+
+inline Dims shape_of(const View& view) {
+    return Dims(std::span(view.shape, static_cast<size_t>(view.rank)));
+}
+inline Dims strides_of(const View& view) {
+    return Dims(std::span(view.strides, static_cast<size_t>(view.rank)));
+}
+inline DType dtype_of(const View& view) {
+    return static_cast<DType>(view.dtype);
+}
+
+}  // namespace clikart::cpu

@@ -1,0 +1,19 @@
+// Which instruction sets kernels are compiled for.  Include before any header of Highway.
+// Three targets: the baseline every x86-64 has, AVX2 with FMA, and AVX-512; one less in a sanitizer build, where the
+// code is of interest and not its speed.
+#pragma once
+
+#if defined(CLIKART_SANITIZED)
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3 | HWY_AVX3_DL)
+#else
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#endif
+
+namespace clikart::cpu {
+
+/// The instruction set that kernels run with: "baseline", "avx2" or "avx512".
+const char* simd_name();
+/// Restricts it; for tests.  Returns false when this machine or build does not have it.  No kernel may be running.
+bool set_simd(const char* name);
+
+}  // namespace clikart::cpu

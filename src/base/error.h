@@ -1,0 +1,48 @@
+// Errors as shared objects.
+// An Error is immutable once made, so one object can poison many results and be read from any thread.
+// Inside the library errors travel as the C++ exception `Failure`; at the C ABI they become a thread-local object.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "base/error_kind.h"
+#include "base/object.h"
+
+namespace clikart {
+
+class Error final : public Object {
+public:
+    Error(ErrorKind kind, std::string message) : Object(ObjectKind::Error), kind_(kind), message_(std::move(message)) {}
+    ErrorKind kind() const noexcept { return kind_; }
+    const std::string& message() const noexcept { return message_; }
+
+private:
+    ErrorKind kind_;
+    std::string message_;
+};
+
+class Failure final : public std::exception {
+public:
+    explicit Failure(Ref<Error> error) noexcept : error_(std::move(error)) {}
+    Failure(ErrorKind kind, std::string message) : error_(make_ref<Error>(kind, std::move(message))) {}
+    const char* what() const noexcept override { return error_->message().c_str(); }
+    const Ref<Error>& error() const noexcept { return error_; }
+
+private:
+    Ref<Error> error_;
+};
+
+template <class... Args>
+[[noreturn]] void fail(ErrorKind kind, fmt::format_string<Args...> format, Args&&... args) {
+    throw Failure(kind, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// The exception in flight as an Error.  Call inside a catch block.  Never throws: when even the error object cannot
+/// be had, a static out-of-memory error comes back.
+Ref<Error> current_error() noexcept;
+
+}  // namespace clikart

@@ -1,0 +1,85 @@
+// Reference-counted objects and the pointer that holds them.
+// Everything that crosses the C ABI as a handle is an Object, and says which kind it is, so that a call given the
+// wrong kind of handle can refuse it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace clikart {
+
+enum class ObjectKind : uint32_t { Tensor = 1, Storage, Timeline, Error, Graph, Capture, Node, Archive };
+
+class Object {
+public:
+    explicit Object(ObjectKind kind) noexcept : object_kind_(kind) {}
+    Object(const Object&) = delete;
+    Object& operator=(const Object&) = delete;
+
+    ObjectKind object_kind() const noexcept { return object_kind_; }
+    void retain() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+    void release() const noexcept {
+        if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    }
+    /// True when the caller holds the only reference, so nobody else can be using the object.
+    bool unique() const noexcept { return count_.load(std::memory_order_acquire) == 1; }
+
+protected:
+    virtual ~Object() = default;
+
+private:
+    const ObjectKind object_kind_;
+    mutable std::atomic<uint32_t> count_{1};
+};
+
+template <class T>
+class Ref {
+public:
+    Ref() noexcept = default;
+    Ref(std::nullptr_t) noexcept {}
+    Ref(const Ref& other) noexcept : pointer_(other.pointer_) {
+        if (pointer_) pointer_->retain();
+    }
+    Ref(Ref&& other) noexcept : pointer_(std::exchange(other.pointer_, nullptr)) {}
+    template <class U>
+        requires std::is_convertible_v<U*, T*>
+    Ref(Ref<U> other) noexcept : pointer_(other.leak()) {}
+    ~Ref() {
+        if (pointer_) pointer_->release();
+    }
+    Ref& operator=(Ref other) noexcept {
+        std::swap(pointer_, other.pointer_);
+        return *this;
+    }
+
+    /// Takes over a reference that the caller owns.
+    static Ref adopt(T* pointer) noexcept {
+        Ref ref;
+        ref.pointer_ = pointer;
+        return ref;
+    }
+    /// Adds a reference of its own.
+    static Ref share(T* pointer) noexcept {
+        if (pointer) pointer->retain();
+        return adopt(pointer);
+    }
+    /// Hands the reference to the caller.
+    [[nodiscard]] T* leak() noexcept { return std::exchange(pointer_, nullptr); }
+
+    T* get() const noexcept { return pointer_; }
+    T* operator->() const noexcept { return pointer_; }
+    T& operator*() const noexcept { return *pointer_; }
+    explicit operator bool() const noexcept { return pointer_ != nullptr; }
+    friend bool operator==(const Ref& a, const Ref& b) noexcept { return a.pointer_ == b.pointer_; }
+
+private:
+    T* pointer_ = nullptr;
+};
+
+template <class T, class... Args>
+Ref<T> make_ref(Args&&... args) {
+    return Ref<T>::adopt(new T(std::forward<Args>(args)...));
+}
+
+}  // namespace clikart

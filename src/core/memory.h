@@ -1,0 +1,30 @@
+// The process-wide memory pool.
+// Blocks are 64-byte aligned.  Small ones come from size classes with a cache per thread; large ones are mapped on
+// 2 MiB borders, so that the kernel can back them with huge pages, and kept for reuse after release.
+// Every function may be called from any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace clikart {
+
+inline constexpr size_t kMemoryAlignment = 64;
+
+struct MemoryUse {
+    int64_t current;  ///< bytes handed out now
+    int64_t peak;     ///< the most that was ever handed out at once
+    int64_t cached;   ///< bytes kept for reuse, not counting the threads' small caches
+};
+
+/// A block of at least `bytes` bytes (never null).  Throws MemoryError when the system has none, or has less memory
+/// than one block asks for.
+void* allocate(size_t bytes);
+/// Gives back a block, with the size it was asked for with.
+void deallocate(void* block, size_t bytes) noexcept;
+
+MemoryUse memory_use() noexcept;
+/// Returns cached blocks to the system.
+void trim_memory() noexcept;
+
+}  // namespace clikart

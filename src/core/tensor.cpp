@@ -1,0 +1,61 @@
+#include "core/tensor.h"
+
+#include <cstring>
+
+#include "core/convert.h"
+
+namespace clikart {
+
+Ref<Tensor> make_tensor(DType dtype, const Dims& shape, Device device) {
+    auto storage = make_ref<Storage>(static_cast<size_t>(numel(shape) * size_of(dtype)), device);
+    return make_ref<Tensor>(dtype, shape, contiguous_strides(shape), 0, std::move(storage));
+}
+
+Ref<Tensor> make_view(const Tensor& of, const Dims& shape, const Dims& strides, int64_t offset) {
+    auto view = make_ref<Tensor>(of.dtype(), shape, strides, offset, of.storage_ref());
+    view->born_with_data = of.born_with_data;
+    view->stream = of.stream;
+    return view;
+}
+
+Ref<Tensor> tensor_from_host(const void* data, DType dtype, const Dims& shape) {
+    auto tensor = make_tensor(dtype, shape, Device{});
+    tensor->storage().materialize();
+    if (const size_t bytes = tensor->storage().bytes()) std::memcpy(tensor->storage().data(), data, bytes);
+    tensor->born_with_data = true;
+    return tensor;
+}
+
+template <class T>
+Ref<Tensor> scalar(T value) {
+    constexpr DType dtype = std::is_same_v<T, bool> ? DType::Bool : std::is_same_v<T, int64_t> ? DType::Int64 : DType::Float64;
+    auto tensor = tensor_from_host(&value, dtype, Dims{});
+    tensor->weak = tensor->number = true;
+    return tensor;
+}
+template Ref<Tensor> scalar(bool);
+template Ref<Tensor> scalar(int64_t);
+template Ref<Tensor> scalar(double);
+
+double scalar_value(const Tensor& weak) {
+    double value = 0;
+    with_type(weak.dtype(), [&]<class T>() { value = static_cast<double>(*static_cast<const T*>(weak.data())); });
+    return value;
+}
+
+Ref<Tensor> scalar_as(const Tensor& weak, DType dtype) {
+    auto tensor = make_tensor(dtype, Dims{}, weak.device());
+    tensor->storage().materialize();
+    tensor->born_with_data = tensor->number = true;
+    const bool known = with_type(dtype, [&]<class To>() {
+        with_type(weak.dtype(), [&]<class From>() { *static_cast<To*>(tensor->data()) = convert<To>(*static_cast<const From*>(weak.data())); });
+    });
+    if (!known) fail(ErrorKind::NotImplemented, "op 'cast' has no {} kernel on {}", name_of(dtype), to_string(weak.device()));
+    return tensor;
+}
+
+std::string describe(const Tensor& tensor) {
+    return fmt::format("{} {}", name_of(tensor.dtype()), to_string(tensor.shape()));
+}
+
+}  // namespace clikart

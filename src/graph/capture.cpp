@@ -1,0 +1,67 @@
+#include "graph/capture.h"
+
+#include <atomic>
+#include <memory>
+
+#include "ops/recorder.h"
+
+namespace clikart::capture {
+namespace {
+
+class GraphRecorder final : public Recorder {
+public:
+    Ref<Tensor> record(const OpCall& call, DType dtype, const OutputSpec& spec) override {
+        auto node = make_ref<Node>(call.info.code, call.info.kind, id, call.attributes);
+        for (Tensor* input : call.inputs) node->inputs.push_back(Ref<Tensor>::share(input));
+        Ref<Tensor> result = call.info.kind == NodeKind::View ? make_ref<Tensor>(dtype, spec.shape, spec.strides, spec.offset, call.inputs[0]->storage_ref())
+                                                              : make_tensor(dtype, spec.shape, Device{});
+        result->node = std::move(node);
+        return result;
+    }
+
+    static inline std::atomic<uint64_t> next_id{1};
+    const uint64_t id = next_id.fetch_add(1, std::memory_order_relaxed);
+    std::vector<Ref<Tensor>> inputs;
+    std::vector<std::string> names;
+};
+
+thread_local std::unique_ptr<GraphRecorder> current;
+
+GraphRecorder& require() {
+    if (!current) fail(ErrorKind::Error, "capture: the calling thread is not recording a graph");
+    return *current;
+}
+
+}  // namespace
+
+void begin() {
+    if (current) fail(ErrorKind::Error, "capture: the calling thread is already recording a graph");
+    current = std::make_unique<GraphRecorder>();
+    thread_recorder() = current.get();
+}
+
+Ref<Tensor> input(DType dtype, const Dims& shape, std::string name) {
+    GraphRecorder& recorder = require();
+    checked_numel(shape, "capture");
+    auto node = make_ref<Node>(OpCode::Input, NodeKind::Input, recorder.id);
+    node->position = static_cast<int64_t>(recorder.inputs.size());
+    Ref<Tensor> stand_in = make_tensor(dtype, shape, Device{});
+    stand_in->node = std::move(node);
+    recorder.inputs.push_back(stand_in);
+    recorder.names.push_back(std::move(name));
+    return stand_in;
+}
+
+Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> output_names) {
+    require();
+    thread_recorder() = nullptr;
+    const std::unique_ptr<GraphRecorder> done = std::move(current);
+    return make_ref<ModelGraph>(done->inputs, std::move(done->names), outputs, std::move(output_names), done->id);
+}
+
+void cancel() noexcept {
+    thread_recorder() = nullptr;
+    current.reset();
+}
+
+}  // namespace clikart::capture

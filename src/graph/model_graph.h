@@ -1,0 +1,50 @@
+// A captured graph: nodes in the order they run, with inputs and outputs that have names.
+// Immutable once made, so any number of threads may run it at the same time.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/node.h"
+
+namespace clikart {
+
+class ModelGraph final : public Object {
+public:
+    /// One step; its result is the value with the step's own number.
+    struct Step {
+        OpCode op;
+        NodeKind kind;
+        Attributes attributes;
+        std::vector<int32_t> inputs;
+        DType dtype;
+        Dims shape;
+        Ref<Tensor> value;          // of an External or Constant
+        std::vector<int32_t> ends;  // values nobody needs after this step
+    };
+
+    /// Freezes what `outputs` depend on.  `inputs` are the stand-ins of the capture, in order.
+    /// Throws ValueError when an output comes from another capture, and for names that are not unique.
+    ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::string> input_names, std::span<Tensor* const> outputs,
+               std::vector<std::string> output_names, uint64_t capture);
+
+    const std::vector<Step>& steps() const noexcept { return steps_; }
+    const std::vector<std::string>& input_names() const noexcept { return input_names_; }
+    const std::vector<std::string>& output_names() const noexcept { return output_names_; }
+
+    /// Runs all steps; returns one tensor for each output.  Throws ValueError for a wrong number of inputs or a wrong
+    /// shape and TypeError for a wrong dtype, showing what was expected.
+    std::vector<Ref<Tensor>> run(std::span<Tensor* const> inputs) const;
+    /// The same with inputs by name.  Throws ValueError for unknown, missing and repeated names.
+    std::vector<Ref<Tensor>> run_named(std::span<const std::string_view> names, std::span<Tensor* const> inputs) const;
+
+private:
+    std::vector<Step> steps_;
+    std::vector<int32_t> input_steps_;
+    std::vector<int32_t> output_values_;
+    std::vector<std::string> input_names_;
+    std::vector<std::string> output_names_;
+};
+
+}  // namespace clikart

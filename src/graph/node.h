@@ -1,0 +1,27 @@
+// What a recorded call leaves behind: a node that knows its inputs.  Stand-in tensors point at the node they come from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ops/op_info.h"
+
+namespace clikart {
+
+class Node final : public Object {
+public:
+    Node(OpCode op, NodeKind kind, uint64_t capture, const Attributes& attributes = {}) noexcept
+        : Object(ObjectKind::Node), op(op), kind(kind), capture(capture), attributes(attributes) {}
+
+    const OpCode op;
+    const NodeKind kind;
+    const uint64_t capture;  // which capture recorded it
+    const Attributes attributes;
+    std::vector<Ref<Tensor>> inputs;
+    int64_t position = -1;  // of an Input node: which input of the graph it is
+
+private:
+    ~Node() override;
+};
+
+}  // namespace clikart

@@ -1,0 +1,224 @@
+#include "io/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "core/dtype_table.h"
+
+namespace clikart::safetensors {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+constexpr uint64_t kLargestHeader = 100'000'000;  // the format's own limit
+constexpr const char* kMetadata = "__metadata__";
+
+using Json = nlohmann::ordered_json;
+
+class File {
+public:
+    File(const std::string& path, int flags, mode_t mode = 0) : path_(path), descriptor_(open(path.c_str(), flags | O_CLOEXEC, mode)) {
+        if (descriptor_ < 0) refuse(flags & O_CREAT ? "cannot be written" : "cannot be opened");
+    }
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+    ~File() {
+        if (descriptor_ >= 0) close(descriptor_);
+    }
+
+    uint64_t size() const {
+        struct stat status;
+        if (fstat(descriptor_, &status) != 0) refuse("cannot be examined");
+        if (!S_ISREG(status.st_mode)) fail(ErrorKind::File, "safetensors: '{}' is not a regular file", path_);
+        return static_cast<uint64_t>(status.st_size);
+    }
+    void read(void* to, uint64_t bytes, uint64_t offset) const {
+        auto* at = static_cast<char*>(to);
+        while (bytes > 0) {
+            const ssize_t n = pread(descriptor_, at, std::min<uint64_t>(bytes, 1 << 30), static_cast<off_t>(offset));
+            if (n < 0 && errno == EINTR) continue;
+            if (n < 0) refuse("cannot be read");
+            if (n == 0) fail(ErrorKind::Value, "safetensors: '{}' became shorter while it was read", path_);
+            at += n, offset += static_cast<uint64_t>(n), bytes -= static_cast<uint64_t>(n);
+        }
+    }
+    void write(const void* from, uint64_t bytes) const {
+        const auto* at = static_cast<const char*>(from);
+        while (bytes > 0) {
+            const ssize_t n = ::write(descriptor_, at, std::min<uint64_t>(bytes, 1 << 30));
+            if (n < 0 && errno == EINTR) continue;
+            if (n < 0) refuse("cannot be written");
+            at += n, bytes -= static_cast<uint64_t>(n);
+        }
+    }
+    void finish() {
+        const int descriptor = std::exchange(descriptor_, -1);
+        if (fsync(descriptor) != 0 && errno != EINVAL) {
+            close(descriptor);
+            refuse("cannot be written");
+        }
+        if (close(descriptor) != 0) refuse("cannot be written");
+    }
+
+private:
+    [[noreturn]] void refuse(const char* what) const { fail(ErrorKind::File, "safetensors: '{}' {}: {}", path_, what, std::strerror(errno)); }
+    const std::string& path_;
+    int descriptor_;
+};
+
+DType dtype_of(std::string_view text, const std::string& name) {
+    for (size_t code = 1; code < std::size(dtype_table); ++code) {
+        if (dtype_table[code].safetensors == text) return static_cast<DType>(code);
+    }
+    fail(ErrorKind::Type, "safetensors: tensor '{}' has the unknown dtype '{}'", name, text.substr(0, 32));
+}
+
+uint64_t unsigned_integer(const Json& value, const std::string& name, const char* what) {
+    if (!value.is_number_unsigned()) fail(ErrorKind::Value, "safetensors: {} of tensor '{}' is not a list of non-negative integers", what, name);
+    return value.get<uint64_t>();
+}
+
+struct Record {
+    std::string name;
+    DType dtype;
+    Dims shape;
+    uint64_t begin, end;
+};
+
+Record parse_record(const std::string& name, const Json& value) {
+    if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets") || !value["dtype"].is_string() ||
+        !value["shape"].is_array() || !value["data_offsets"].is_array() || value["data_offsets"].size() != 2) {
+        fail(ErrorKind::Value, "safetensors: the entry of tensor '{}' lacks dtype, shape or data_offsets", name);
+    }
+    Record record{name, dtype_of(value["dtype"].get_ref<const std::string&>(), name), {}, 0, 0};
+    for (const Json& size : value["shape"]) {
+        const uint64_t n = unsigned_integer(size, name, "shape");
+        if (n > INT64_MAX) fail(ErrorKind::Value, "safetensors: shape of tensor '{}' overflows", name);
+        record.shape.push_back(static_cast<int64_t>(n));
+    }
+    record.begin = unsigned_integer(value["data_offsets"][0], name, "data_offsets");
+    record.end = unsigned_integer(value["data_offsets"][1], name, "data_offsets");
+    const auto bytes = static_cast<uint64_t>(checked_numel(record.shape, "safetensors")) * static_cast<uint64_t>(size_of(record.dtype));
+    if (record.end < record.begin || record.end - record.begin != bytes) {
+        fail(ErrorKind::Value, "safetensors: tensor '{}' {} of dtype {} needs {} bytes, its range [{}, {}] has another size", name, to_string(record.shape),
+             name_of(record.dtype), bytes, record.begin, record.end);
+    }
+    return record;
+}
+
+/// The header's entries in the order of their data, which must be covered without holes and overlaps.
+std::vector<Record> parse_header(const std::string& path, std::string_view text, uint64_t data_bytes) {
+    // The parser keeps the last of two equal keys; a file that has both is refused.
+    std::vector<std::unordered_set<std::string>> keys;
+    std::string repeated;
+    const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
+        if (depth > 8) fail(ErrorKind::Value, "safetensors: the header of '{}' is nested too deeply", path);
+        if (event == Json::parse_event_t::object_start) keys.emplace_back();
+        if (event == Json::parse_event_t::object_end) keys.pop_back();
+        if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) repeated = parsed.get<std::string>();
+        return true;
+    };
+    Json header;
+    try {
+        header = Json::parse(text, watch);
+    } catch (const Json::exception& error) {
+        fail(ErrorKind::Value, "safetensors: the header of '{}' is not JSON: {}", path, std::string_view(error.what()).substr(0, 200));
+    }
+    if (!header.is_object()) fail(ErrorKind::Value, "safetensors: the header of '{}' is not a JSON object", path);
+    if (!repeated.empty()) fail(ErrorKind::Value, "safetensors: '{}' names '{}' twice", path, repeated.substr(0, 200));
+    std::vector<Record> records;
+    for (const auto& [name, value] : header.items()) {
+        if (name != kMetadata) records.push_back(parse_record(name, value));
+    }
+    std::stable_sort(records.begin(), records.end(),
+                     [](const Record& a, const Record& b) { return a.begin < b.begin || (a.begin == b.begin && a.end < b.end); });
+    uint64_t at = 0;
+    for (const Record& record : records) {
+        if (record.begin != at) fail(ErrorKind::Value, "safetensors: in '{}' the data of tensor '{}' leaves a hole or overlaps another's", path, record.name);
+        at = record.end;
+    }
+    if (at != data_bytes) fail(ErrorKind::Value, "safetensors: '{}' has {} bytes of data, its header describes {}", path, data_bytes, at);
+    return records;
+}
+
+}  // namespace
+
+std::vector<Entry> load(const std::string& path) {
+    const File file(path, O_RDONLY);
+    const uint64_t size = file.size();
+    uint64_t header_bytes = 0;
+    if (size < sizeof header_bytes) fail(ErrorKind::Value, "safetensors: '{}' is too short to be a safetensors file", path);
+    file.read(&header_bytes, sizeof header_bytes, 0);
+    if (header_bytes > kLargestHeader || header_bytes > size - sizeof header_bytes) {
+        fail(ErrorKind::Value, "safetensors: '{}' claims a header of {} bytes and has {} in all", path, header_bytes, size);
+    }
+    std::string text(header_bytes, '\0');
+    file.read(text.data(), header_bytes, sizeof header_bytes);
+    const uint64_t data = sizeof header_bytes + header_bytes;
+    std::vector<Entry> entries;
+    for (const Record& record : parse_header(path, text, size - data)) {
+        Ref<Tensor> tensor = make_tensor(record.dtype, record.shape, Device{});
+        tensor->born_with_data = true;
+        tensor->storage().materialize();
+        file.read(tensor->storage().data(), record.end - record.begin, data + record.begin);
+        if (record.dtype == DType::Bool) {  // any other byte than 0 and 1 would be undefined as a bool
+            auto* bytes = static_cast<uint8_t*>(tensor->storage().data());
+            for (size_t i = 0; i < tensor->storage().bytes(); ++i) bytes[i] = bytes[i] != 0;
+        }
+        entries.push_back({record.name, std::move(tensor)});
+    }
+    return entries;
+}
+
+void save(const std::string& path, const std::vector<Entry>& entries) {
+    Json header = Json::object();
+    // Widest elements first, so that every tensor begins on a multiple of its element's size.
+    std::vector<const Entry*> order;
+    for (const Entry& entry : entries) order.push_back(&entry);
+    std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) { return size_of(a->tensor->dtype()) > size_of(b->tensor->dtype()); });
+    uint64_t at = 0;
+    for (const Entry* entry : order) {
+        const Tensor& t = *entry->tensor;
+        if (entry->name.empty() || entry->name == kMetadata) fail(ErrorKind::Value, "save: '{}' cannot be the name of a tensor", entry->name);
+        if (header.contains(entry->name)) fail(ErrorKind::Value, "save: two tensors are named '{}'", entry->name);
+        const auto bytes = static_cast<uint64_t>(t.numel() * size_of(t.dtype()));
+        header[entry->name] = {{"dtype", dtype_info(t.dtype()).safetensors},
+                               {"shape", std::vector<int64_t>(t.shape().begin(), t.shape().end())},
+                               {"data_offsets", {at, at + bytes}}};
+        at += bytes;
+    }
+    std::string text;
+    try {
+        text = header.dump();
+    } catch (const Json::exception& error) {
+        fail(ErrorKind::Value, "save: a tensor's name is not UTF-8: {}", error.what());
+    }
+    text.resize((text.size() + 7) / 8 * 8, ' ');
+    const uint64_t header_bytes = text.size();
+
+    const std::string temporary = fmt::format("{}.{}.part", path, getpid());
+    try {
+        File file(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+        file.write(&header_bytes, sizeof header_bytes);
+        file.write(text.data(), text.size());
+        for (const Entry* entry : order) {
+            const Tensor& t = *entry->tensor;
+            file.write(t.data(), static_cast<uint64_t>(t.numel() * size_of(t.dtype())));
+        }
+        file.finish();
+        if (rename(temporary.c_str(), path.c_str()) != 0) fail(ErrorKind::File, "save: '{}' cannot be written: {}", path, std::strerror(errno));
+    } catch (...) {
+        unlink(temporary.c_str());
+        throw;
+    }
+}
+
+}  // namespace clikart::safetensors

@@ -1,0 +1,106 @@
+#include "ops/rules.h"
+
+namespace clikart {
+namespace {
+
+// torch's standing in promotion: a dimensioned tensor beats a 0-d tensor beats a Python number, within a category.
+int standing(const Tensor& t) noexcept {
+    return t.weak ? 0 : t.rank() == 0 ? 1 : 2;
+}
+
+/// torch's result_type of all inputs.
+DType result_type(const OpCall& call) {
+    DType best[3] = {DType::Unspecified, DType::Unspecified, DType::Unspecified};
+    for (const Tensor* t : call.inputs) {
+        DType& slot = best[standing(*t)];
+        // A Python float is a float32 as long as nothing of higher standing says otherwise.
+        const DType own = t->weak && t->dtype() == DType::Float64 ? DType::Float32 : t->dtype();
+        slot = slot == DType::Unspecified ? own : promote(slot, own);
+    }
+    DType result = best[2];
+    for (const DType lower : {best[1], best[0]}) {
+        if (lower == DType::Unspecified) continue;
+        if (result == DType::Unspecified || category_of(result) < category_of(lower)) {
+            result = lower;
+        }
+    }
+    return result;
+}
+
+[[noreturn]] void refuse(const OpCall& call, const char* need, DType got) {
+    fail(ErrorKind::Type, "{}: needs {}, got {}", call.info.name, need, name_of(got));
+}
+
+DTypes number(const OpCall& call, DType t) {
+    if (t == DType::Bool) refuse(call, "numbers", t);
+    return {t, t};
+}
+
+}  // namespace
+
+DTypes dtype_same(const OpCall& call) {
+    const DType t = result_type(call);
+    return {t, t};
+}
+
+DTypes dtype_same_number(const OpCall& call) {
+    return number(call, result_type(call));
+}
+
+DTypes dtype_given(const OpCall& call) {
+    const auto t = static_cast<DType>(call.attributes.integer(call.attributes.count - 1));
+    if (t == DType::Unspecified) fail(ErrorKind::Type, "{}: a dtype is needed", call.info.name);
+    name_of(t);  // throws for a code outside the table
+    return {DType::Unspecified, t};
+}
+
+DTypes dtype_given_or_value(const OpCall& call) {
+    if (call.attributes.integer(call.attributes.count - 1) != 0) return dtype_given(call);
+    return {DType::Unspecified, result_type(call)};
+}
+
+DTypes dtype_promote(const OpCall& call) {
+    const DType t = result_type(call);
+    return {t, t};
+}
+
+DTypes dtype_promote_number(const OpCall& call) {
+    return number(call, result_type(call));
+}
+
+DTypes dtype_promote_float(const OpCall& call) {
+    const DType t = result_type(call);
+    const DType result = category_of(t) == DTypeCategory::Float ? t : DType::Float32;
+    return {result, result};
+}
+
+DTypes dtype_promote_list(const OpCall& call) {
+    if (call.inputs.empty()) fail(ErrorKind::Value, "{}: needs at least one tensor", call.info.name);
+    return dtype_promote(call);
+}
+
+DTypes dtype_promote_product(const OpCall& call) {
+    const Tensor &a = *call.inputs[0], &b = *call.inputs[1];
+    if (a.dtype() != b.dtype()) {
+        fail(ErrorKind::Type, "{}: needs one dtype on both sides, got {} and {}", call.info.name, describe(a), describe(b));
+    }
+    return number(call, a.dtype());
+}
+
+DTypes dtype_float(const OpCall& call) {
+    const DType t = result_type(call);
+    if (category_of(t) != DTypeCategory::Float) refuse(call, "a floating-point tensor", t);
+    return {t, t};
+}
+
+DTypes dtype_sum(const OpCall& call) {
+    const DType t = result_type(call);
+    const DType result = category_of(t) == DTypeCategory::Float ? t : DType::Int64;
+    return {result, result};
+}
+
+DTypes dtype_index(const OpCall& call) {
+    return {result_type(call), DType::Int64};
+}
+
+}  // namespace clikart

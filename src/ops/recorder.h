@@ -1,0 +1,19 @@
+// How dispatch hands a call to whoever records graphs, without knowing who that is.
+#pragma once
+
+#include "ops/op_info.h"
+
+namespace clikart {
+
+/// The calls of one thread go here instead of to a stream while a recorder is set.
+class Recorder {
+public:
+    virtual ~Recorder() = default;
+    /// Notes the call and returns the stand-in for its result.  Inputs may be stand-ins or tensors with values.
+    virtual Ref<Tensor> record(const OpCall& call, DType dtype, const OutputSpec& spec) = 0;
+};
+
+/// The calling thread's recorder, or null.
+Recorder*& thread_recorder() noexcept;
+
+}  // namespace clikart

@@ -1,0 +1,41 @@
+// The named dtype and shape rules that the operator table refers to.
+// Each checks what it needs and throws an Error that starts with the operator's name and shows shapes and dtypes.
+#pragma once
+
+#include "ops/op_info.h"
+
+namespace clikart {
+
+DTypes dtype_same(const OpCall&);             // as the input
+DTypes dtype_same_number(const OpCall&);      // as the input, which is not bool
+DTypes dtype_given(const OpCall&);            // the attribute `dtype`
+DTypes dtype_given_or_value(const OpCall&);   // the optional attribute `dtype`, else what the numbers promote to
+DTypes dtype_promote(const OpCall&);          // torch's promotion of both inputs
+DTypes dtype_promote_number(const OpCall&);   // the same, not bool
+DTypes dtype_promote_float(const OpCall&);    // the same, integers and bools become float32
+DTypes dtype_promote_list(const OpCall&);     // the promotion of all inputs
+DTypes dtype_promote_product(const OpCall&);  // equal dtypes, numbers
+DTypes dtype_float(const OpCall&);            // as the input, which is floating point
+DTypes dtype_sum(const OpCall&);              // as the input, integers and bools become int64
+DTypes dtype_index(const OpCall&);            // int64, computed from the input's dtype
+
+void shape_same(const OpCall&, OutputSpec&);
+void shape_broadcast(const OpCall&, OutputSpec&);
+void shape_given(const OpCall&, OutputSpec&);
+void shape_arange(const OpCall&, OutputSpec&);
+void shape_reduce(const OpCall&, OutputSpec&);
+void shape_reduce_nonempty(const OpCall&, OutputSpec&);
+void shape_softmax(const OpCall&, OutputSpec&);
+void shape_concat(const OpCall&, OutputSpec&);
+void shape_matmul(const OpCall&, OutputSpec&);
+// Views.
+void shape_reshape(const OpCall&, OutputSpec&);
+void shape_permute(const OpCall&, OutputSpec&);
+void shape_slice(const OpCall&, OutputSpec&);
+void shape_select(const OpCall&, OutputSpec&);
+
+/// `dim` counted from the front.  Throws IndexError outside [-rank, rank); a 0-d tensor has one dimension here, as in
+/// torch, when `scalar_has_one` says so.
+int normalized_dim(const OpCall& call, int64_t dim, int rank, bool scalar_has_one = false);
+
+}  // namespace clikart

@@ -1,0 +1,127 @@
+// Streams, order, threads, late failures, memory.
+#include <gtest/gtest.h>
+
+#include <ClikaRT/clika_rt.h>
+#include <atomic>
+#include <thread>
+
+using namespace ClikaRT;
+
+namespace {
+
+/// Enough work that a stream is still at it when the call returns.
+Tensor heavy() {
+    const Tensor a = ops::full({1024, 1024}, 1.0 / 1024);
+    Tensor x = a;
+    for (int i = 0; i < 8; ++i) x = ops::matmul(x, a);
+    return x;
+}
+
+}  // namespace
+
+TEST(Execution, DispatchDoesNotWaitAndReadsDo) {
+    const Tensor x = heavy();
+    EXPECT_FALSE(x.stream().query_idle());
+    EXPECT_EQ(clikart_tensor_wait(x.handle(), 0), 0);
+    EXPECT_NEAR(ops::amax(x).item<float>(), 1.0f / 1024, 1e-9f);
+    x.stream().synchronize();
+    EXPECT_TRUE(x.stream().query_idle());
+    EXPECT_EQ(x.stream(), Stream::current());
+}
+
+TEST(Execution, SmallWorkBehindLargeWorkKeepsItsOrder) {
+    Tensor x = ops::mul(heavy(), 1024);
+    for (int i = 0; i < 1000; ++i) x = ops::add(x, 1);
+    EXPECT_NEAR(ops::amax(x).item<float>(), 1001.0f, 1e-3f);
+}
+
+TEST(Execution, StreamsWaitForEachOther) {
+    const Stream other = Stream::create(Device::cpu());
+    Tensor x;
+    std::thread([&] { x = heavy(); }).join();  // rides a lane whose thread is gone
+    EXPECT_NE(x.stream(), Stream::current());
+    const Tensor placed = ops::full({1024, 1024}, 1.0, DataType::Float32, other);
+    EXPECT_EQ(placed.stream(), other);
+    EXPECT_NEAR(ops::amax(ops::add(x, placed)).item<float>(), 1.0f + 1.0f / 1024, 1e-6f);
+}
+
+TEST(Execution, SynchronousScope) {
+    {
+        const SynchronousScope scope;
+        const Tensor x = heavy();
+        EXPECT_TRUE(x.stream().query_idle());
+        EXPECT_EQ(clikart_tensor_wait(x.handle(), 0), 1);
+        {
+            const SynchronousScope inner;
+        }
+        EXPECT_TRUE(heavy().stream().query_idle());
+        std::thread([] { EXPECT_FALSE(heavy().stream().query_idle()); }).join();
+    }
+    EXPECT_FALSE(heavy().stream().query_idle());
+    clikart_drain();
+}
+
+TEST(Execution, FailuresBelongToResults) {
+    const Tensor bad = ops::full({std::int64_t{1} << 50}, 1.0);
+    const Tensor after = ops::exp(bad), unrelated = ops::full({2}, 3.0);
+    EXPECT_THROW(bad.synchronize(), MemoryError);
+    EXPECT_THROW(after.synchronize(), MemoryError);
+    EXPECT_THROW(after.synchronize(), MemoryError);
+    EXPECT_EQ(ops::sum(unrelated).item<float>(), 6);
+    EXPECT_NO_THROW(Stream::current().synchronize());
+    const SynchronousScope scope;
+    EXPECT_THROW(ops::full({std::int64_t{1} << 50}, 1.0), MemoryError);
+}
+
+TEST(Execution, AChainNeedsAFewBuffersHoweverFarDispatchRuns) {
+    const std::int64_t bytes = 1024 * 1024 * 4;
+    clikart_drain();
+    const Tensor a = ops::full({1024, 1024}, 1.0 / 1024);
+    a.synchronize();
+    const std::int64_t before = clikart_memory_current();
+    Tensor x = a;
+    std::int64_t most = 0;
+    for (int i = 0; i < 48; ++i) {
+        x = ops::matmul(x, a);
+        most = std::max(most, clikart_memory_current() - before);
+    }
+    x.synchronize();
+    EXPECT_LE(most, 5 * bytes);  // two results, the packed operand of one product, scratch
+    x = Tensor();
+    EXPECT_EQ(clikart_memory_current(), before);
+}
+
+TEST(Execution, ManyThreads) {
+    const Tensor shared = ops::full({64, 64}, 1.0 / 64);
+    std::atomic<int> right{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 8; ++t) {
+        threads.emplace_back([&, t] {
+            for (int i = 0; i < 50; ++i) {
+                const Tensor x = ops::add(ops::matmul(shared, shared), t);
+                const Tensor y = ops::sum(ops::softmax(ops::reshape(x, {-1}), 0));
+                right += std::abs(y.item<float>() - 1) < 1e-5f;
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(right, 400);
+}
+
+TEST(Execution, ManyShortLivedThreads) {
+    Tensor sum = ops::full({1}, 0.0);
+    for (int i = 0; i < 500; ++i) std::thread([&] { sum = ops::add(sum, 1); }).join();
+    EXPECT_EQ(sum.item<float>(), 500);
+}
+
+TEST(Execution, HandlesMayGoWhileWorkIsUnderWay) {
+    for (int i = 0; i < 20; ++i) {
+        Tensor y;
+        {
+            const Tensor x = heavy();
+            y = ops::exp(x);
+        }
+        if (i % 2) y = Tensor();
+    }
+    clikart_drain();
+}

@@ -1,0 +1,78 @@
+"""What the documentation shows runs: README code blocks, examples, docstrings."""
+
+import doctest
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clika_runtime as crt
+from clika_runtime import ops
+from conftest import ROOT
+
+PKG_CONFIG = Path(crt.__file__).parent / "pkgconfig"
+README = (ROOT / "README.md").read_text()
+
+
+def block(language: str) -> str:
+    (code,) = re.findall(rf"^```{language}\n(.*?)^```", README, re.M | re.S)
+    return code
+
+
+def flags() -> list[str]:
+    pkg_config = ["pkg-config"]
+    environment = {"PKG_CONFIG_PATH": str(PKG_CONFIG), "PATH": "/usr/bin:/bin"}
+    ask = lambda *what: subprocess.run([*pkg_config, *what, "clikart"], check=True, capture_output=True, text=True, env=environment).stdout.split()  # noqa: E731
+    return [*ask("--cflags", "--libs"), "-Wl,-rpath," + ask("--variable=libdir")[0]]
+
+
+def compiled(source: Path, program: Path) -> Path:
+    compiler = ["g++", "-std=c++20"] if source.suffix == ".cpp" else ["gcc", "-std=c11"]
+    subprocess.run([*compiler, "-Wall", "-Wextra", "-Wpedantic", "-Werror", str(source), "-o", str(program), *flags()], check=True)
+    return program
+
+
+def output(*command: object) -> str:
+    return subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True).stdout
+
+
+def test_python_in_the_readme():
+    code = block("python")
+    shown = [line.split("# ", 1)[1] for line in code.splitlines() if line.startswith("print")]
+    assert output(sys.executable, "-c", code).splitlines() == shown
+
+
+@pytest.mark.parametrize(("language", "shown"), [("cpp", "Tensor(shape=[2, 3], dtype=Float32, device=CPU, numel=6, data=[0.333333, "), ("c", "10\n")])
+def test_c_and_cpp_in_the_readme(language, shown, tmp_path):
+    source = tmp_path / f"taste.{language}"
+    source.write_text(block(language))
+    assert output(compiled(source, tmp_path / "taste")).startswith(shown)
+
+
+def test_readme_fits_a_screen_and_names_what_exists():
+    for name in re.findall(r"\]\(([^)h][^)]*)\)", README) + re.findall(r"tools/[\w.-]+", README):
+        assert (ROOT / name).exists(), name
+
+
+def test_digits_in_three_languages(tmp_path):
+    file = tmp_path / "digits.safetensors"
+    lines = output(sys.executable, ROOT / "examples/python/digits.py", file).splitlines()
+    assert lines[1] == "predictions that agree with scikit-learn: 1797 of 1797"
+    accuracy = re.fullmatch(r"accuracy on the held-out third: (0\.\d+) \(\d+ of 599\)", lines[0])
+    assert accuracy and float(accuracy[1]) > 0.95
+    shared = [lines[0], lines[2], lines[3]]
+    assert lines[2] == "eager and traced agree: True"
+    for source in ("cpp/digits.cpp", "c/digits.c"):
+        program = compiled(ROOT / "examples" / source, tmp_path / "digits")
+        assert output(program, file).splitlines() == shared, source
+        refused = subprocess.run([program, tmp_path / "absent"], capture_output=True, text=True, check=False)
+        assert refused.returncode == 1 and "cannot be opened" in refused.stderr
+
+
+def test_docstring_examples():
+    results = doctest.testmod(ops, extraglobs={"crt": crt})
+    assert results.attempted >= len(ops.__all__) and results.failed == 0
+    for name in crt.__all__:
+        assert getattr(crt, name).__doc__ is not None or not callable(getattr(crt, name)), name

@@ -1,0 +1,83 @@
+"""Modules, parameters and state."""
+
+import numpy as np
+import pytest
+
+import clika_runtime as crt
+from clika_runtime import nn
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 3)
+        self.second = nn.Linear(3, 3, bias=False)
+        self.second.weight = self.first.weight
+        self.scale = nn.Parameter(crt.ones(1))
+
+    def forward(self, x):
+        return self.second(crt.relu(self.first(x))) * self.scale
+
+
+def test_linear():
+    layer = nn.Linear(4, 2)
+    assert layer.weight.shape == (2, 4) and layer.bias.shape == (2,) and repr(layer) == "Linear(in_features=4, out_features=2, bias=True)"
+    assert np.abs(layer.weight.numpy()).max() <= 0.5
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    np.testing.assert_allclose(layer(crt.tensor(x)).numpy(), x @ layer.weight.numpy().T + layer.bias.numpy(), rtol=1e-5, atol=1e-6)
+    assert nn.Linear(4, 2, bias=False)(crt.zeros((1, 4))).tolist() == [[0.0, 0.0]]
+
+
+def test_names_order_and_ties():
+    m = Tied()
+    assert list(m.state_dict()) == ["scale", "first.weight", "first.bias", "second.weight"]
+    assert [name for name, _ in m.named_parameters()] == ["scale", "first.weight", "first.bias"]
+    assert len(list(m.parameters())) == 3
+    assert [name for name, _ in m.named_modules()] == ["", "first", "second"]
+    assert isinstance(m.scale, crt.Tensor) and m.scale.nbytes == 4
+    del m.second
+    assert "second.weight" not in m.state_dict()
+    with pytest.raises(AttributeError, match="no attribute 'second'"):
+        _ = m.second
+
+
+def test_load_state_dict():
+    a, b = Tied(), Tied()
+    b.load_state_dict(a.state_dict())
+    x = crt.tensor(np.ones((1, 3), np.float32))
+    assert a(x).tolist() == b(x).tolist()
+    assert b.second.weight is b.first.weight
+    state = {name: crt.zeros(t.shape) for name, t in b.state_dict().items()}
+    b.load_state_dict(state, assign=True)
+    assert b.first.weight.numpy().ctypes.data == state["first.weight"].numpy().ctypes.data
+    b.load_state_dict({"scale": crt.tensor(np.array([2.0]))}, strict=False)
+    assert b.scale.item() == 2.0 and b.scale.dtype is crt.float32  # cast to the parameter's dtype
+
+
+def test_load_state_dict_is_strict_and_changes_nothing_on_failure():
+    m = Tied()
+    before = {name: t.tolist() for name, t in m.state_dict().items()}
+    good = {name: crt.zeros(t.shape) for name, t in m.state_dict().items()}
+    for bad, text in [
+        ({}, "missing: first.bias; missing: first.weight"),
+        (good | {"more": crt.zeros(1)}, "unexpected: more"),
+        (good | {"scale": crt.zeros(2)}, r"scale: shape \[2\] instead of \[1\]"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            m.load_state_dict(bad)
+    with pytest.raises(TypeError, match="'scale' is no tensor"):
+        m.load_state_dict(good | {"scale": 1.0})
+    assert {name: t.tolist() for name, t in m.state_dict().items()} == before
+
+
+def test_wrong_uses():
+    class NoInit(nn.Module):
+        def __init__(self):
+            self.x = 1
+
+    with pytest.raises(AttributeError, match="super"):
+        NoInit()
+    with pytest.raises(TypeError, match="expected a tensor"):
+        nn.Parameter(1.0)
+    with pytest.raises(NotImplementedError):
+        nn.Module()(1)

@@ -1,0 +1,133 @@
+"""The Tensor class: making one, reading one, numbers as operands."""
+
+import gc
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import clika_runtime as crt
+
+
+def test_tensor_copies_and_keeps_the_dtype():
+    for dtype in ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64"):
+        source = np.arange(6).reshape(2, 3).astype(dtype)
+        t = crt.tensor(source)
+        source[...] = 0
+        assert str(t.dtype) == f"clika_runtime.{dtype}"
+        np.testing.assert_array_equal(t.numpy(), np.arange(6).reshape(2, 3).astype(dtype))
+    b = np.arange(6).astype(ml_dtypes.bfloat16)
+    assert crt.tensor(b).dtype is crt.bfloat16
+    np.testing.assert_array_equal(crt.tensor(b).numpy(), b)
+
+
+def test_tensor_from_lists_numbers_and_odd_arrays():
+    assert crt.tensor([1.5, 2]).dtype is crt.float32
+    assert crt.tensor([[1, 2], [3, 4]]).dtype is crt.int64
+    assert crt.tensor(True).item() is True
+    assert crt.tensor([1, 2], dtype=crt.float64).dtype is crt.float64
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    for view in (x.T, x[::-1], x[:, ::2], x[..., None], x.astype(">f4"), np.broadcast_to(x[0, 0, 0], (3, 3))):
+        np.testing.assert_array_equal(crt.tensor(view).numpy(), view)
+    for bad in ("text", [object()], np.zeros(2, np.complex64), [[1], [1, 2]]):
+        with pytest.raises((TypeError, ValueError)):
+            crt.tensor(bad)
+    with pytest.raises(ValueError, match="at most 16 dimensions"):
+        crt.tensor(np.ones((1,) * 17))
+
+
+def test_metadata():
+    t = crt.permute(crt.tensor(np.zeros((2, 3), np.float32)), (1, 0))
+    assert t.shape == (3, 2) and repr(t.shape) == "clika_runtime.Size([3, 2])" and t.shape.numel() == 6
+    assert (t.ndim, t.numel(), t.nbytes, t.stride(), t.is_contiguous(), t.device, len(t)) == (2, 6, 24, (1, 3), False, "cpu", 3)
+    with pytest.raises(TypeError):
+        len(crt.tensor(1))
+
+
+def test_numpy_shares_memory_and_keeps_it_alive():
+    t = crt.exp(crt.zeros((300, 300)))
+    a, b = t.numpy(), t.numpy()
+    assert a.ctypes.data == b.ctypes.data and a.flags.writeable
+    gc.collect()
+    held = crt.memory.current()
+    del t, b
+    gc.collect()
+    assert crt.memory.current() == held and a.sum() == 90000
+    del a
+    gc.collect()
+    assert crt.memory.current() < held
+    assert crt.zeros((0, 3)).numpy().shape == (0, 3)
+    view = crt.slice(crt.arange(0, 6), 0, None, None, -2).numpy()
+    np.testing.assert_array_equal(view, [5, 3, 1])
+
+
+def test_reads():
+    t = crt.tensor([[1.0, 2.0]])
+    assert t.tolist() == [[1.0, 2.0]] and np.asarray(t).tolist() == [[1.0, 2.0]] and np.from_dlpack(t).tolist() == [[1.0, 2.0]]
+    assert np.array(t, dtype=np.int64).tolist() == [[1, 2]]
+    assert crt.sum(t).item() == 3.0 and float(crt.sum(t)) == 3.0 and int(crt.sum(t)) == 3 and bool(crt.sum(t))
+    assert repr(t) == "Tensor([[1., 2.]], dtype=float32)"
+    for many in (bool, float, crt.Tensor.item):
+        with pytest.raises(RuntimeError, match=r"\[1, 2\]"):
+            many(t)
+
+
+def test_numbers_as_operands():
+    t = crt.tensor([1, 2])
+    assert (t + 1).dtype is crt.int64 and (t + 1.0).dtype is crt.float32 and (t + True).tolist() == [2, 3]
+    assert (t + np.float64(1.5)).dtype is crt.float32 and (t + np.int8(1)).tolist() == [2, 3]
+    assert (1 - t).tolist() == [0, -1] and (-t).tolist() == [-1, -2] and (1 / t).tolist() == [1.0, 0.5] and (t @ t).item() == 5
+    assert np.signbit(crt.mul(crt.tensor([0.0]), -0.0).numpy()[0]) and not np.signbit((crt.tensor([0.0]) * 0.0).numpy()[0])
+    assert np.isnan((t + float("nan")).numpy()).all()
+    for value in range(3000):  # more numbers than are kept
+        assert (t * value).tolist() == [value, 2 * value]
+    for bad in ("1", None, np.ones(2), 1j, [1]):
+        with pytest.raises(TypeError):
+            crt.add(t, bad)
+    with pytest.raises(OverflowError):
+        crt.add(t, 2**63)
+    with pytest.raises(TypeError):
+        crt.Tensor(3)
+
+
+def test_errors_are_both_ours_and_the_built_in():
+    with pytest.raises(ValueError, match=r"^add: shapes \[2\] and \[3\] do not broadcast$") as info:
+        crt.add(crt.zeros(2), crt.zeros(3))
+    assert isinstance(info.value, crt.ClikaRTError)
+    for call, kind in [
+        (lambda: crt.softmax(crt.zeros(2), dim=3), IndexError),
+        (lambda: crt.softmax(crt.tensor([1])), TypeError),
+        (lambda: crt.zeros(2, device="cuda:0"), NotImplementedError),
+        (lambda: crt.zeros(2, device="toaster"), ValueError),
+        (lambda: crt.zeros(2, device="meta"), NotImplementedError),
+        (lambda: crt.zeros((1,) * 17), ValueError),
+        (lambda: crt.zeros(-1), ValueError),
+        (lambda: crt.zeros(2**50).numpy(), MemoryError),
+        (lambda: crt.load("/no/such/file"), OSError),
+        (lambda: crt.is_available("toaster"), ValueError),
+    ]:
+        with pytest.raises(kind) as info:
+            call()
+        assert isinstance(info.value, crt.ClikaRTError), call
+    assert crt.is_available("cpu") and not crt.is_available("cuda:0")
+
+
+def test_a_late_failure_names_the_operator_and_shows_shapes():
+    late = crt.exp(crt.zeros(2**50))
+    for _ in range(2):
+        with pytest.raises(MemoryError, match=r"^full: out of memory: .*float32 \[1125899906842624\]"):
+            late.numpy()
+
+
+def test_nothing_is_leaked():
+    crt.add(crt.zeros(1000), 1).numpy()
+    gc.collect()
+    before = crt.memory.current()
+    for _ in range(100):
+        x = crt.add(crt.zeros(1000), 1)
+        crt.softmax(crt.matmul(crt.reshape(x, (10, 100)), crt.reshape(x, (100, 10)))).numpy()
+        with pytest.raises(ValueError, match="broadcast"):
+            crt.add(x, crt.zeros(3))
+    del x
+    gc.collect()
+    assert crt.memory.current() == before

@@ -1,0 +1,118 @@
+"""crt.trace in its list form."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import clika_runtime as crt
+
+
+def graph_of(fn, *inputs, **names):
+    return crt.trace(fn, example_inputs=list(inputs), **names)
+
+
+def test_names_nodes_and_runs():
+    w = crt.tensor(np.full((4, 3), 0.1, np.float32))
+    x = crt.tensor(np.ones((2, 4), np.float32))
+    calls = []
+
+    def fn(inputs):
+        calls.append([(t.shape, t.dtype) for t in inputs])
+        return [crt.relu(crt.add(crt.matmul(inputs[0], w), 1.5)), inputs[0]]
+
+    graph = graph_of(fn, x, input_names=["x"], output_names=["y", "same"])
+    assert graph.input_names() == ["x"] and graph.output_names() == ["y", "same"]
+    assert [n.op_code for n in graph.nodes()] == [getattr(crt.graph.OpCode, c) for c in ("Input", "Constant", "External", "MatMul", "Add", "Relu")]
+    assert sum(n.kind == crt.graph.NodeKind.Input for n in graph.nodes()) == 1
+    assert graph.nodes()[-1].shape == (2, 3)
+    for inputs in ([x], (x,), {"x": x}):
+        y, same = graph.run(inputs)
+        np.testing.assert_allclose(y.numpy(), 1.9, rtol=1e-6)
+        assert same.numpy().ctypes.data == x.numpy().ctypes.data
+    assert calls == [[((2, 4), crt.float32)]]
+    assert isinstance(graph, crt.graph.ModelGraph)
+    assert graph_of(fn, x).input_names() == ["input_0"] and graph_of(fn, x).output_names() == ["output_0", "output_1"]
+
+
+def test_the_graph_outlives_what_it_was_made_of():
+    before = crt.memory.current()
+
+    def make():
+        w = crt.tensor(np.eye(3, dtype=np.float32))
+        return graph_of(lambda i: [crt.matmul(i[0], w)], crt.zeros((2, 3)))
+
+    graph = make()
+    gc.collect()
+    assert crt.memory.current() > before  # the weight lives on in the graph
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(graph.run([crt.tensor(x)])[0].numpy(), x)
+
+
+@pytest.mark.parametrize("read", ["numpy", "item", "tolist", "bool", "asarray", "dlpack", "save"])
+def test_reading_a_value_raises(read, tmp_path):
+    def fn(inputs):
+        t = crt.sum(inputs[0])
+        {
+            "numpy": t.numpy,
+            "item": t.item,
+            "tolist": t.tolist,
+            "bool": lambda: bool(t),
+            "asarray": lambda: np.asarray(t),
+            "dlpack": lambda: np.from_dlpack(t),
+            "save": lambda: crt.save({"t": t}, tmp_path / "t"),
+        }[read]()
+        return [t]
+
+    with pytest.raises(crt.ClikaRTError, match="stands for a value"):
+        graph_of(fn, crt.zeros(3))
+    assert crt.sum(crt.ones(3)).item() == 3  # the thread computes again
+
+
+def test_a_stand_in_shows_no_value():
+    seen = []
+
+    def fn(inputs):
+        seen.append(repr(crt.exp(inputs[0])))
+        return inputs
+
+    graph_of(fn, crt.zeros(3))
+    assert seen == ["Tensor(stands for a value, shape=[3], dtype=float32)"]
+
+
+def test_wrong_uses():
+    x = crt.zeros((2, 2))
+    graph = graph_of(lambda i: [crt.exp(i[0])], x, input_names=["x"])
+    for inputs, kind, text in [
+        ([], ValueError, "0 inputs given, the graph has 1: \\['x'\\]"),
+        ([x, x], ValueError, "2 inputs given"),
+        ({"y": x}, ValueError, "no input is named 'y'"),
+        ({}, ValueError, "input 'x' is missing"),
+        ([crt.zeros(3)], ValueError, "input 'x' is float32 \\[3\\], the graph was traced for float32 \\[2, 2\\]"),
+        ([crt.zeros((2, 2), crt.int32)], TypeError, "int32"),
+        ([np.zeros((2, 2))], TypeError, "ndarray"),
+    ]:
+        with pytest.raises(kind, match=text):
+            graph.run(inputs)
+    for fn in (lambda i: i[0], lambda i: None, lambda i: [1]):
+        with pytest.raises(TypeError, match="must return a list of tensors"):
+            graph_of(fn, x)
+    for names in ({"input_names": ["a", "b"]}, {"output_names": ["a", "b"]}, {"input_names": []}):
+        with pytest.raises(ValueError, match="names given"):
+            graph_of(lambda i: i, x, **names)
+    with pytest.raises(ValueError, match="two inputs are named 'a'"):
+        graph_of(lambda i: i, x, x, input_names=["a", "a"])
+    with pytest.raises(TypeError, match="example inputs are tensors"):
+        crt.trace(lambda i: i, example_inputs=[1])
+    with pytest.raises(NotImplementedError, match="must be a list"):
+        crt.trace(lambda x: x, example_inputs=(x,))
+    with pytest.raises(crt.ClikaRTError, match="already recording"):
+        graph_of(lambda i: [graph_of(lambda j: j, x).run([x])[0]], x)
+    with pytest.raises(ZeroDivisionError):
+        graph_of(lambda i: [1 / 0], x)
+    kept = []
+    graph_of(lambda i: kept.append(i[0]) or i, x)
+    with pytest.raises(crt.ClikaRTError, match="stands for a value"):
+        crt.exp(kept[0])
+    with pytest.raises(ValueError, match="another capture"):
+        graph_of(lambda i: [crt.exp(kept[0])], x)

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Sets up and runs every test: Python, examples and documentation; C and C++; the same under ASan+UBSan and TSan.
+#
+#   tools/test.sh            everything
+#   tools/test.sh quick      without the sanitizer builds
+set -euo pipefail
+. "$(dirname "$0")/setup.sh"
+
+started=$SECONDS
+setup "[test]"
+export PATH="$PWD/.venv/bin:$PATH"
+took() { printf -- '-- %s took %d s\n' "$1" $((SECONDS - since)); }
+
+# A build folder for each kind of build; ccache shares objects between the first and the wheel's.
+build_and_test() { # NAME [MESON OPTION ...]
+    local name=$1 since=$SECONDS
+    shift
+    say "C and C++ tests: $name"
+    [ -d "build/$name" ] || meson setup "build/$name" "$@" >/dev/null || stop "meson setup build/$name failed"
+    ninja -C "build/$name" >"build/$name.log" 2>&1 || { tail -n 40 "build/$name.log"; stop "build/$name does not compile"; }
+    meson test -C "build/$name" --print-errorlogs
+    took "$name"
+}
+
+build_and_test plain
+if [ "${1:-}" != quick ]; then
+    build_and_test asan -Db_sanitize=address,undefined -Dbuildtype=debugoptimized -Doptimization=1
+    build_and_test tsan -Db_sanitize=thread -Dbuildtype=debugoptimized -Doptimization=1
+fi
+
+say "Python tests, examples, documentation"
+since=$SECONDS
+python -m pytest -q -p no:cacheprovider
+took pytest
+printf '\nall of it took %d s\n' $((SECONDS - started))
