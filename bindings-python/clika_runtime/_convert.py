@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from ._enums import ClikaRTTypeError
 from ._library import NULL, c_text, check_pointer, ffi, lib
@@ -40,7 +39,8 @@ def operand(value: Any) -> Any:
         return value._handle
     if isinstance(value, (bool, int, float)):
         return _number(value if type(value) in (bool, int, float) else float(value) if isinstance(value, float) else int(value))
-    if isinstance(value, np.generic) and isinstance(number := value.item(), (bool, int, float)):
+    numpy = sys.modules.get("numpy")  # without it nobody can have made a NumPy scalar
+    if numpy and isinstance(value, numpy.generic) and isinstance(number := value.item(), (bool, int, float)):
         return _number(number)
     raise ClikaRTTypeError(f"expected a tensor or a number, got {type(value).__name__}; clika_runtime.tensor() makes a tensor of an array")
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ._enums import BY_NUMPY_NAME, DTYPES, ClikaRTRuntimeError, ClikaRTTypeError, DType, bfloat16
 from ._library import check_pointer, ffi, lib, raise_error
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ._convert import TensorLike
+
+# NumPy is imported where it is used: it takes longer to import than all the rest.
 
 _release = lib.clikart_tensor_release
 #: How long a wait lasts before Python may look at signals, so that Ctrl-C ends it.
@@ -34,6 +36,8 @@ class Size(tuple[int, ...]):
 
 
 def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    import numpy as np
+
     if dtype is bfloat16:
         import ml_dtypes
 
@@ -134,6 +138,8 @@ class Tensor:
         Raises:
             ClikaRTError: the tensor stands for a value while a graph is recorded, or its computation failed.
         """
+        import numpy as np
+
         self._settle()
         address = int(ffi.cast("uintptr_t", check_pointer(lib.clikart_tensor_data(self._handle))))
         dtype = _numpy_dtype(self.dtype)
@@ -142,6 +148,8 @@ class Tensor:
         return np.asarray(_HostMemory(self, dtype.str, address))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        import numpy as np
+
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -180,6 +188,8 @@ class Tensor:
     def __repr__(self) -> str:
         if lib.clikart_tensor_is_stand_in(self._handle):
             return f"{type(self).__name__}(stands for a value, shape={list(self.shape)}, dtype={self.dtype.name})"
+        import numpy as np
+
         values = np.array2string(self.numpy(), separator=", ", prefix="Tensor(")
         return f"{type(self).__name__}({values}, dtype={self.dtype.name})"
 
@@ -256,6 +266,8 @@ def tensor(data: Any, dtype: DType | None = None) -> Tensor:
         >>> crt.tensor([[1, 2], [3, 4]]).shape
         clika_runtime.Size([2, 2])
     """
+    import numpy as np
+
     if isinstance(data, Tensor):
         data = data.numpy()
     array = np.asarray(data)

@@ -16,14 +16,14 @@ def _upper(name: str) -> str:
 
 
 def _enum(name: str, doc: str, values: dict[str, tuple[int, str]]) -> str:
+    """A plain integer and its names: any number may come in through the ABI, and an enum that held it would be undefined."""
     body = "".join(f"    CLIKART_{key} = {code},{f' /* {text} */' if text else ''}\n" for key, (code, text) in values.items())
-    guard = f"    CLIKART_{name.upper()}_FORCE_32_BITS = 0x7fffffff\n"
-    return f"/* {doc} */\ntypedef enum clikart_{name} {{\n{body}{guard}}} clikart_{name};\n\n"
+    return f"/* {doc} */\ntypedef int32_t clikart_{name};\nenum {{\n{body}}};\n\n"
 
 
 def enums_h(ops: list[Op]) -> str:
     text = NOTE + "/* The numbers of the C ABI.  A number is never reused and never changes its meaning. */\n"
-    text += "#ifndef CLIKART_ENUMS_H\n#define CLIKART_ENUMS_H\n\n"
+    text += "#ifndef CLIKART_ENUMS_H\n#define CLIKART_ENUMS_H\n\n#include <stdint.h>\n\n"
     dtypes = {"UNSPECIFIED": (0, "let the operator choose")} | {d["name"].upper(): (d["code"], "") for d in read_dtypes()}
     text += _enum("dtype", "Element types.", dtypes)
     text += _enum("error_kind", "What went wrong.", {f"ERROR_{_upper(e['name'])}": (e["code"], e["doc"]) for e in read_errors()})

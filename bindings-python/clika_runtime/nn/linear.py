@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from .. import ops
 from ..tensor import Tensor, tensor
 from .module import Module, Parameter
@@ -21,6 +19,8 @@ class Linear(Module):
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        import numpy as np
+
         super().__init__()
         bound = 1 / np.sqrt(max(1, in_features))
         rng = np.random.default_rng()

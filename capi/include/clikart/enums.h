@@ -3,8 +3,11 @@
 #ifndef CLIKART_ENUMS_H
 #define CLIKART_ENUMS_H
 
+#include <stdint.h>
+
 /* Element types. */
-typedef enum clikart_dtype {
+typedef int32_t clikart_dtype;
+enum {
     CLIKART_UNSPECIFIED = 0, /* let the operator choose */
     CLIKART_BOOL = 1,
     CLIKART_UINT8 = 2,
@@ -19,11 +22,11 @@ typedef enum clikart_dtype {
     CLIKART_BFLOAT16 = 11,
     CLIKART_FLOAT32 = 12,
     CLIKART_FLOAT64 = 13,
-    CLIKART_DTYPE_FORCE_32_BITS = 0x7fffffff
-} clikart_dtype;
+};
 
 /* What went wrong. */
-typedef enum clikart_error_kind {
+typedef int32_t clikart_error_kind;
+enum {
     CLIKART_ERROR_ERROR = 1, /* Anything without a more precise kind, such as reading a value that does not exist. */
     CLIKART_ERROR_VALUE = 2, /* A wrong shape, size, name or value. */
     CLIKART_ERROR_TYPE = 3, /* A wrong dtype or a wrong kind of object. */
@@ -32,11 +35,11 @@ typedef enum clikart_error_kind {
     CLIKART_ERROR_NOT_IMPLEMENTED = 6, /* A kernel, device or feature that does not exist here. */
     CLIKART_ERROR_RUNTIME = 7, /* A question without one answer, such as the truth of many elements. */
     CLIKART_ERROR_FILE = 8, /* A file that cannot be opened, read or written. */
-    CLIKART_ERROR_KIND_FORCE_32_BITS = 0x7fffffff
-} clikart_error_kind;
+};
 
 /* Operators, and the nodes of a graph that are none. */
-typedef enum clikart_op_code {
+typedef int32_t clikart_op_code;
+enum {
     CLIKART_OP_INPUT = 1,
     CLIKART_OP_EXTERNAL = 2,
     CLIKART_OP_CONSTANT = 3,
@@ -64,11 +67,11 @@ typedef enum clikart_op_code {
     CLIKART_OP_SELECT = 63,
     CLIKART_OP_CONCAT = 80,
     CLIKART_OP_MAT_MUL = 90,
-    CLIKART_OP_CODE_FORCE_32_BITS = 0x7fffffff
-} clikart_op_code;
+};
 
 /* Kinds of graph nodes. */
-typedef enum clikart_node_kind {
+typedef int32_t clikart_node_kind;
+enum {
     CLIKART_NODE_INPUT = 1,
     CLIKART_NODE_EXTERNAL = 2,
     CLIKART_NODE_CONSTANT = 3,
@@ -79,7 +82,6 @@ typedef enum clikart_node_kind {
     CLIKART_NODE_VIEW = 8,
     CLIKART_NODE_JOIN = 9,
     CLIKART_NODE_PRODUCT = 10,
-    CLIKART_NODE_KIND_FORCE_32_BITS = 0x7fffffff
-} clikart_node_kind;
+};
 
 #endif
