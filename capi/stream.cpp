@@ -1,4 +1,5 @@
 #include "boundary.h"
+#include "exec/shutdown.h"
 #include "ops/mode.h"
 
 using namespace clikart;
@@ -55,6 +56,10 @@ int clikart_stream_is_idle(const clikart_stream* stream) {
 
 void clikart_drain(void) {
     Stream::drain_all();
+}
+
+void clikart_shutdown(void) {
+    shut_down();
 }
 
 bool clikart_set_synchronous(bool synchronous) {

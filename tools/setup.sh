@@ -36,6 +36,7 @@ setup() {
 
     say "building the package and installing it into .venv"
     [ -x .venv/bin/python ] || python3 -m venv .venv || stop "python3 -m venv failed"
+    export PATH="$PWD/.venv/bin:$PATH"
     # What pyproject.toml names for building, installed here so that the build folder can be used again.
     local requires
     requires=$(.venv/bin/python -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"]))')

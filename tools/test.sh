@@ -8,7 +8,6 @@ set -euo pipefail
 
 started=$SECONDS
 setup "[test]"
-export PATH="$PWD/.venv/bin:$PATH"
 took() { printf -- '-- %s took %d s\n' "$1" $((SECONDS - since)); }
 
 # A build folder for each kind of build; ccache shares objects between the first and the wheel's.

@@ -27,7 +27,7 @@ def _find() -> str:
 lib: Any = ffi.dlopen(_find())
 if lib.clikart_version() != _VERSION:
     raise ImportError(f"clika_runtime needs libclikart {_VERSION}, {_find()} is {lib.clikart_version()}")
-atexit.register(lib.clikart_drain)
+atexit.register(lib.clikart_shutdown)
 
 
 def text(pointer: Any) -> str:

@@ -6,8 +6,13 @@
 
 namespace clikart {
 
-void drain_at_exit() {
-    std::atexit(&Stream::drain_all);
+void shut_down() {
+    Stream::close_gate();
+    Stream::drain_all();
+}
+
+void shut_down_at_exit() {
+    std::atexit(&shut_down);
 }
 
 }  // namespace clikart

@@ -3,8 +3,11 @@
 
 namespace clikart {
 
-/// Registers a drain of all streams with the C library's exit.  Called again after a library with static objects of
-/// its own came to life, so that the drain runs before those are destroyed.
-void drain_at_exit();
+/// Refuses further work from now on, and returns when all that was submitted is over.
+void shut_down();
+
+/// Registers shut_down with the C library's exit.  Called again after a library with static objects of its own came to
+/// life, so that it runs before those are destroyed.
+void shut_down_at_exit();
 
 }  // namespace clikart

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <set>
 
+#include "exec/shutdown.h"
 #include "exec/spin.h"
 
 namespace clikart {
@@ -10,9 +11,14 @@ namespace {
 
 // Work below this runs on the caller when it can: handing it to a parked worker costs more.
 constexpr double kCallerNanoseconds = 15'000;
+// Unfinished calls on one stream before the next caller waits for half of them.  Enough to hide every wake-up (each queued
+// call is at least kCallerNanoseconds of work); more would only hold memory and delay the end of the process.
+constexpr uint64_t kInFlight = 256;
 constexpr int kWaitSpins = 500;  // about 20 us, half of what waking a parked thread takes twice
 
 std::mutex submission;  // guards the hazards of all storages and the queues, tokens and tickets of all streams
+
+bool gate_closed = false;  // guarded by the submission lock
 
 // Streams with queued work, so that the end of the process can wait for them; guarded by the submission lock.
 std::set<Stream*>& busy_streams() {
@@ -69,7 +75,7 @@ const Ref<Stream>& Stream::lane() {
 bool Stream::start_on_caller(Work& work, bool at_once, uint64_t& ticket) {
     if (!at_once && work.cost > kCallerNanoseconds) return false;
     std::lock_guard lock(submission);
-    if (running_ || !queue_.empty()) return false;
+    if (running_ || !queue_.empty() || gate_closed) return false;
     for (const auto& input : work.inputs) {
         if (!input->storage().last_write.settled()) return false;
     }
@@ -97,8 +103,20 @@ void Stream::finish_on_caller(uint64_t ticket) noexcept {
     schedule();
 }
 
+void Stream::pace() {
+    uint64_t last;
+    {
+        std::lock_guard lock(submission);
+        last = last_ticket_;
+    }
+    if (last - std::min(last, completed()) >= kInFlight) wait_for(last - kInFlight / 2);
+}
+
 uint64_t Stream::enqueue(std::unique_ptr<Work> work) {
+    static const bool registered = (shut_down_at_exit(), true);  // from now on there may be work to finish
+    (void)registered;
     std::lock_guard lock(submission);
+    if (gate_closed) fail(ErrorKind::Error, "{}: the process is ending, no more work is accepted", work->name());
     Pending pending{std::move(work), last_ticket_ + 1, {}};
     const Ref<Timeline> self = Ref<Timeline>::share(this);
     for (const auto& input : pending.work->inputs) add_dependency(pending.dependencies, input->storage().last_write, this);
@@ -234,6 +252,11 @@ bool Stream::wait(const Ticket& ticket, int64_t timeout_ns) {
 Ticket Stream::last_write(const Storage& storage) {
     std::lock_guard lock(submission);
     return storage.last_write;
+}
+
+void Stream::close_gate() noexcept {
+    std::lock_guard lock(submission);
+    gate_closed = true;
 }
 
 void Stream::drain_all() {

@@ -63,6 +63,8 @@ public:
     static Ticket last_write(const Storage& storage);
     /// Blocks until every stream is idle.  New work may still come.
     static void drain_all();
+    /// From now on submit() throws ClikaRTError.
+    static void close_gate() noexcept;
 
 private:
     struct Pending {
@@ -74,6 +76,7 @@ private:
 
     bool start_on_caller(Work& work, bool at_once, uint64_t& ticket);
     void finish_on_caller(uint64_t ticket) noexcept;
+    void pace();
     uint64_t enqueue(std::unique_ptr<Work> work);
     static void execute(Work& work) noexcept;
     void run() noexcept override;
@@ -106,6 +109,7 @@ void Stream::submit(W&& work, bool at_once) {
         finish_on_caller(ticket);
         return;
     }
+    pace();
     ticket = enqueue(std::make_unique<std::remove_cvref_t<W>>(std::move(work)));
     if (at_once) wait_for(ticket);
 }

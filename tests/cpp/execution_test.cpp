@@ -3,6 +3,7 @@
 
 #include <ClikaRT/clika_rt.h>
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 
 using namespace ClikaRT;
@@ -124,4 +125,28 @@ TEST(Execution, HandlesMayGoWhileWorkIsUnderWay) {
         if (i % 2) y = Tensor();
     }
     clikart_drain();
+}
+
+TEST(Execution, AProcessMayExitWithWorkQueued) {
+    // In a child that starts afresh: death tests in this style run the program again.
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_EXIT(
+        {
+            Tensor x = ops::tanh(heavy());
+            for (int i = 0; i < 50; ++i) x = ops::exp(x);
+            std::exit(0);
+        },
+        testing::ExitedWithCode(0), "");
+    EXPECT_EXIT(
+        {
+            clikart_shutdown();
+            bool refused = false;
+            try {
+                ops::full({2}, 1.0);
+            } catch (const Error& error) {
+                refused = std::string(error.what()) == "full: the process is ending, no more work is accepted";
+            }
+            std::exit(refused ? 0 : 1);
+        },
+        testing::ExitedWithCode(0), "");
 }

@@ -118,6 +118,9 @@ CLIKART_API int clikart_stream_synchronize(const clikart_stream* stream);
 CLIKART_API int clikart_stream_is_idle(const clikart_stream* stream);
 /* Waits until all streams of the process are idle. */
 CLIKART_API void clikart_drain(void);
+/* Refuses further work and waits for what was submitted.  Happens by itself when the process exits; for hosts that
+ * take down what the library needs before that. */
+CLIKART_API void clikart_shutdown(void);
 
 /* Sets whether each operator of the calling thread is over before its call returns, which then also reports the
  * operator's failure; returns the previous setting. */

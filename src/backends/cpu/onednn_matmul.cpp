@@ -101,7 +101,7 @@ std::shared_ptr<const Product> Product::find(const ProductShape& shape) {
     } catch (const dnnl::error& error) {
         fail(ErrorKind::Error, "oneDNN made no kernel for [{}, {}] x [{}, {}]: {}", shape.m, shape.k, shape.k, shape.n, error.what());
     }
-    static const bool registered = (drain_at_exit(), true);  // after oneDNN's own statics came to be, so that it runs before they go
+    static const bool registered = (shut_down_at_exit(), true);  // after oneDNN's own statics came to be, so that it runs before they go
     (void)registered;
     std::lock_guard lock(mutex);
     if (cache.size() >= kCachedKernels) cache.clear();
