@@ -3,10 +3,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <mutex>
 
@@ -41,6 +43,13 @@ constexpr size_t round_up(size_t bytes, size_t to) noexcept {
     return (bytes + to - 1) / to * to;
 }
 
+/// Mapped bytes of a large block: whole huge pages, from 16 MiB on eight steps per power of two, so that blocks of about
+/// one size can stand in for each other.  What is not touched costs no memory.
+constexpr size_t large_size(size_t bytes) noexcept {
+    const size_t step = std::max(kHugePage, std::bit_floor(bytes) / 8);
+    return round_up(bytes, step);
+}
+
 struct FreeBlock {
     FreeBlock* next;
 };
@@ -53,10 +62,10 @@ size_t physical_memory() noexcept {
 class Pool {
 public:
     void* allocate(size_t bytes) {
-        void* block = bytes < kLargeBlock ? take_small(class_of(bytes)) : take_large(round_up(bytes, kHugePage));
+        void* block = bytes < kLargeBlock ? take_small(class_of(bytes)) : take_large(large_size(bytes));
         if (!block) {
             trim();
-            block = bytes < kLargeBlock ? take_small(class_of(bytes)) : take_large(round_up(bytes, kHugePage));
+            block = bytes < kLargeBlock ? take_small(class_of(bytes)) : take_large(large_size(bytes));
         }
         if (!block) fail(ErrorKind::Memory, "out of memory: {} bytes asked for, {} in use", bytes, memory_use().current);
         return block;
@@ -69,16 +78,21 @@ public:
         cached_ += static_cast<int64_t>(class_size(index));
     }
     void give_large(void* block, size_t bytes) noexcept {
-        {
-            std::lock_guard lock(mutex_);
-            // More than a quarter of the machine's memory is not held back from other programs.
-            if (static_cast<size_t>(cached_) + bytes <= physical_memory() / 4) {
-                try {
-                    large_.emplace(bytes, block);
-                    cached_ += static_cast<int64_t>(bytes);
-                    return;
-                } catch (...) {  // no memory for the map's node: unmap instead
-                }
+        std::lock_guard lock(mutex_);
+        // No more than a quarter of the machine's memory is held back from other programs; what has waited makes room.
+        const size_t limit = physical_memory() / 4;
+        while (!large_.empty() && static_cast<size_t>(cached_) + bytes > limit) {
+            const auto largest = std::prev(large_.end());
+            munmap(largest->second, largest->first);
+            cached_ -= static_cast<int64_t>(largest->first);
+            large_.erase(largest);
+        }
+        if (static_cast<size_t>(cached_) + bytes <= limit) {
+            try {
+                large_.emplace(bytes, block);
+                cached_ += static_cast<int64_t>(bytes);
+                return;
+            } catch (...) {  // no memory for the map's node: unmap instead
             }
         }
         munmap(block, bytes);
@@ -112,7 +126,6 @@ private:
     void* take_large(size_t bytes) noexcept {
         {
             std::lock_guard lock(mutex_);
-            // An exact size only: a larger block would be counted by the wrong size when it comes back.
             if (auto it = large_.find(bytes); it != large_.end()) {
                 void* block = it->second;
                 large_.erase(it);
@@ -203,7 +216,7 @@ void deallocate(void* block, size_t bytes) noexcept {
     if (bytes < kLargeBlock) {
         pool().give_small(block, index);
     } else {
-        pool().give_large(block, round_up(bytes, kHugePage));
+        pool().give_large(block, large_size(bytes));
     }
 }
 

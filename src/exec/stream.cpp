@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <set>
+#include <thread>
 
 #include "exec/shutdown.h"
 #include "exec/spin.h"
@@ -14,7 +15,9 @@ constexpr double kCallerNanoseconds = 15'000;
 // Unfinished calls on one stream before the next caller waits for half of them.  Enough to hide every wake-up (each queued
 // call is at least kCallerNanoseconds of work); more would only hold memory and delay the end of the process.
 constexpr uint64_t kInFlight = 256;
-constexpr int kWaitSpins = 500;  // about 20 us, half of what waking a parked thread takes twice
+// A parked thread takes some 25 us to wake.  Waiting that long awake is worth it; then it parks.
+constexpr int kWaitSpins = 300;
+constexpr int kWaitYields = 100;
 
 std::mutex submission;  // guards the hazards of all storages and the queues, tokens and tickets of all streams
 
@@ -214,9 +217,13 @@ void Stream::complete(uint64_t ticket) noexcept {
 }
 
 bool Stream::wait_for(uint64_t value, int64_t timeout_ns) {
-    for (int spins = 0; spins < kWaitSpins; ++spins) {
+    for (int spins = 0; spins < kWaitSpins + kWaitYields; ++spins) {
         if (completed() >= value) return true;
-        cpu_relax();
+        if (spins < kWaitSpins) {
+            cpu_relax();
+        } else {
+            std::this_thread::yield();  // there are as many workers as cores: let them have this one
+        }
     }
     const auto over = [&] { return completed() >= value; };
     std::unique_lock lock(sleep_mutex_);

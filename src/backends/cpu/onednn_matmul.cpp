@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <atomic>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
@@ -51,6 +52,7 @@ public:
         const auto b = s.packed ? memory::desc({s.k, s.n}, f32, memory::format_tag::any) : plain_b_;
         description_ = dnnl::matmul::primitive_desc(engine(), a, b, c, attr);
         matmul_ = dnnl::matmul(description_);
+        scratch_bytes_ = std::max<size_t>(1, description_.scratchpad_desc().get_size());
         if (s.packed) reorder_ = dnnl::reorder({engine(), plain_b_, engine(), description_.weights_desc()});
     }
     size_t packed_bytes() const override { return description_.weights_desc().get_size(); }
@@ -61,18 +63,41 @@ public:
     }
     void run(const float* a, const void* b, float* c) const override {
         const OneThread guard;
-        const Scratch scratch(std::max<size_t>(1, description_.scratchpad_desc().get_size()));
-        matmul_.execute(stream(), {{DNNL_ARG_SRC, memory(description_.src_desc(), engine(), const_cast<float*>(a))},
-                                   {DNNL_ARG_WEIGHTS, memory(description_.weights_desc(), engine(), const_cast<void*>(b))},
-                                   {DNNL_ARG_DST, memory(description_.dst_desc(), engine(), c)},
-                                   {DNNL_ARG_SCRATCHPAD, memory(description_.scratchpad_desc(), engine(), scratch.as<void>())}});
+        Arguments& arguments = arguments_of_thread();
+        const Scratch scratch(scratch_bytes_);
+        arguments.a.set_data_handle(const_cast<float*>(a));
+        arguments.b.set_data_handle(const_cast<void*>(b));
+        arguments.c.set_data_handle(c);
+        arguments.scratch.set_data_handle(scratch.as<void>());
+        const dnnl_exec_arg_t list[] = {{DNNL_ARG_SRC, arguments.a.get()},
+                                        {DNNL_ARG_WEIGHTS, arguments.b.get()},
+                                        {DNNL_ARG_DST, arguments.c.get()},
+                                        {DNNL_ARG_SCRATCHPAD, arguments.scratch.get()}};
+        dnnl::error::wrap_c_api(dnnl_primitive_execute(matmul_.get(), stream().get(), 4, list), "could not execute");
     }
 
 private:
+    /// oneDNN's objects for the operands, made once for each thread: setting an address costs a tenth of making them.
+    struct Arguments {
+        memory a, b, c, scratch;
+    };
+    Arguments& arguments_of_thread() const {
+        constexpr size_t kKept = 64;
+        thread_local std::unordered_map<uint64_t, Arguments> kept;
+        if (const auto it = kept.find(id_); it != kept.end()) return it->second;
+        if (kept.size() >= kKept) kept.clear();
+        const auto make = [](const memory::desc& description) { return memory(description, engine(), nullptr); };
+        return kept[id_] = {make(description_.src_desc()), make(description_.weights_desc()), make(description_.dst_desc()),
+                            make(description_.scratchpad_desc())};
+    }
+
+    static inline std::atomic<uint64_t> next_id{0};
+    const uint64_t id_ = next_id.fetch_add(1, std::memory_order_relaxed);  // an address could come again
     memory::desc plain_b_;
     dnnl::matmul::primitive_desc description_;
     dnnl::matmul matmul_;
     dnnl::reorder reorder_;
+    size_t scratch_bytes_ = 1;
 };
 
 struct Hash {
@@ -85,9 +110,7 @@ struct Hash {
 
 constexpr size_t kCachedKernels = 512;  // a kernel is some 10 KB of code; a model has a few dozen shapes
 
-}  // namespace
-
-std::shared_ptr<const Product> Product::find(const ProductShape& shape) {
+std::shared_ptr<const Product> find_or_make(const ProductShape& shape) {
     static std::mutex& mutex = *new std::mutex;  // guards the cache
     static auto& cache = *new std::unordered_map<ProductShape, std::shared_ptr<const Product>, Hash>;
     {
@@ -106,6 +129,15 @@ std::shared_ptr<const Product> Product::find(const ProductShape& shape) {
     std::lock_guard lock(mutex);
     if (cache.size() >= kCachedKernels) cache.clear();
     return cache.emplace(shape, std::move(made)).first->second;
+}
+
+}  // namespace
+
+std::shared_ptr<const Product> Product::find(const ProductShape& shape) {
+    // Pieces of one product, and calls in a loop, ask for the same kernel again and again.
+    thread_local std::pair<ProductShape, std::shared_ptr<const Product>> last;
+    if (!last.second || !(last.first == shape)) last = {shape, find_or_make(shape)};
+    return last.second;
 }
 
 }  // namespace clikart::cpu

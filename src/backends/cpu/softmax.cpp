@@ -102,7 +102,7 @@ void softmax(const KernelCall& call) {
         extent = shape[dim], stride_in = strides_in[dim], stride_out = strides_out[dim];
         shape.erase(dim), strides_in.erase(dim), strides_out.erase(dim);
     }
-    const int64_t rows = numel(shape), per_piece = std::max<int64_t>(1, kPiece / extent);
+    const int64_t rows = numel(shape), per_piece = std::max<int64_t>(1, kPiece / 4 / extent);  // exp is dear
     parallel_for(call, (rows + per_piece - 1) / per_piece, [&](int64_t piece) {
         const Scratch tile(static_cast<size_t>(stride_in == 1 && stride_out == 1 ? 1 : extent * element));
         for (int64_t r = piece * per_piece; r < std::min(rows, (piece + 1) * per_piece); ++r) {
