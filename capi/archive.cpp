@@ -1,3 +1,6 @@
+#include <string_view>
+#include <unordered_map>
+
 #include "boundary.h"
 #include "io/safetensors.h"
 
@@ -7,8 +10,11 @@ namespace {
 
 class Archive final : public Object {
 public:
-    explicit Archive(std::vector<safetensors::Entry> entries) : Object(ObjectKind::Archive), entries(std::move(entries)) {}
+    explicit Archive(std::vector<safetensors::Entry> list) : Object(ObjectKind::Archive), entries(std::move(list)) {
+        for (const auto& entry : entries) by_name.emplace(entry.name, entry.tensor.get());
+    }
     const std::vector<safetensors::Entry> entries;
+    std::unordered_map<std::string_view, Tensor*> by_name;
 };
 
 const Archive& checked_archive(const clikart_archive* archive, const char* who) {
@@ -43,11 +49,9 @@ const char* clikart_archive_name(const clikart_archive* archive, size_t index) {
 
 clikart_tensor* clikart_archive_get(const clikart_archive* archive, const char* name) {
     return guarded([&] {
-        const auto& entries = checked_archive(archive, "archive_get").entries;
+        const auto& by_name = checked_archive(archive, "archive_get").by_name;
         const std::string_view wanted = checked_text(name, "archive_get", "the name");
-        for (const auto& entry : entries) {
-            if (entry.name == wanted) return to_handle(entry.tensor);
-        }
+        if (const auto it = by_name.find(wanted); it != by_name.end()) return to_handle(Ref<Tensor>::share(it->second));
         fail(ErrorKind::Value, "archive_get: no tensor is named '{}'", wanted);
     });
 }
@@ -61,7 +65,7 @@ int clikart_archive_save(const char* path, const char* const* names, const clika
         for (size_t i = 0; i < n_tensors; ++i) {
             Ref<Tensor> t = Ref<Tensor>::share(list.span()[i]);
             require_value(*t, "save");
-            if (!t->is_contiguous()) t = call(OpCode::Copy, list.span().subspan(i, 1), Attributes{});
+            t = contiguous_value(*t);
             settle(*t, "save");
             entries.push_back({checked_text(names[i], "save", "a name"), std::move(t)});
         }

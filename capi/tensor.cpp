@@ -73,6 +73,7 @@ void* clikart_tensor_data(const clikart_tensor* tensor) {
     return guarded([&]() -> void* {
         const Tensor& t = checked_tensor(tensor, "data");
         settle(t, "data");
+        settle_reads(t);
         if (t.data()) return t.data();
         alignas(kWidestElement) static char nothing[kWidestElement];  // an empty tensor has no memory
         return nothing;
@@ -86,11 +87,7 @@ int clikart_tensor_copy_to(const clikart_tensor* tensor, void* data, size_t byte
         if (bytes != needed) fail(ErrorKind::Value, "copy_to: {} bytes of room given for {}, which has {}", bytes, describe(t), needed);
         if (!data && needed > 0) fail(ErrorKind::Type, "copy_to: data is NULL");
         require_value(t, "copy_to");
-        Ref<Tensor> dense = Ref<Tensor>::share(&t);
-        if (!t.is_contiguous()) {
-            Tensor* const inputs[] = {&t};
-            dense = call(OpCode::Copy, inputs, Attributes{});
-        }
+        const Ref<Tensor> dense = contiguous_value(t);
         settle(*dense, "copy_to");
         if (needed > 0) std::memcpy(data, dense->data(), needed);
         return 0;

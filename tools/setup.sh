@@ -30,7 +30,7 @@ setup() {
             as_root=(sudo)
         fi
         "${as_root[@]}" apt-get update -qq || stop "apt-get update failed"
-        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null 2>&1 ||
             stop "apt-get could not install: ${missing[*]}"
     fi
 
@@ -42,7 +42,7 @@ setup() {
     requires=$(.venv/bin/python -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"]))')
     pip_install $requires
     if command -v ccache >/dev/null; then export CC="ccache gcc" CXX="ccache g++"; fi
-    pip_install --no-build-isolation --force-reinstall --no-deps -Cbuild-dir=build/wheel .
+    pip_install --no-build-isolation --force-reinstall --no-deps --config-settings=build-dir=build/wheel .
     pip_install "clika-runtime$1"
     PKG_CONFIG_PATH=$(.venv/bin/python -c 'import clika_runtime, pathlib; print(pathlib.Path(clika_runtime.__file__).parent / "pkgconfig")') ||
         stop "the installed package does not import"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import index
 from typing import Any
 
-from ._enums import ClikaRTTypeError
+from ._enums import ClikaRTTypeError, DType
 from ._library import NULL, c_text, check_pointer, ffi, lib
 from .tensor import Tensor
 
@@ -45,10 +46,11 @@ def operand(value: Any) -> Any:
     raise ClikaRTTypeError(f"expected a tensor or a number, got {type(value).__name__}; clika_runtime.tensor() makes a tensor of an array")
 
 
-def operands(values: Sequence[Any]) -> tuple[list[Any], int]:
-    """The handles of a list of tensors, and how many they are."""
-    handles = [operand(value) for value in values]
-    return handles, len(handles)
+def operands(values: Iterable[Any]) -> tuple[list[Any], int, list[Any]]:
+    """The handles of tensors, how many they are, and what keeps the handles valid."""
+    kept = list(values)
+    handles = [operand(value) for value in kept]
+    return handles, len(handles), kept
 
 
 def int_list(values: int | Sequence[int] | None) -> tuple[Any, int]:
@@ -57,11 +59,21 @@ def int_list(values: int | Sequence[int] | None) -> tuple[Any, int]:
         return NULL, 0
     if isinstance(values, int):
         return (values,), 1
-    return (tuple(values), len(values)) if len(values) else (_EMPTY, 0)
+    integers = tuple(map(index, values))
+    return (integers, len(integers)) if integers else (_EMPTY, 0)
 
 
 def optional_int(value: int | None) -> Any:
-    return NULL if value is None else (value,)
+    return NULL if value is None else (index(value),)
+
+
+def dtype_code(dtype: DType | None) -> int:
+    """The number of a dtype; 0 for None."""
+    if dtype is None:
+        return 0
+    if not isinstance(dtype, DType):
+        raise ClikaRTTypeError(f"expected a dtype such as clika_runtime.float32, got {dtype!r}")
+    return dtype.code
 
 
 def placement(device: DeviceLike) -> Any:

@@ -33,7 +33,7 @@ atexit.register(lib.clikart_shutdown)
 def text(pointer: Any) -> str:
     """A C string of the library as str."""
     value: bytes = ffi.string(pointer)
-    return value.decode()
+    return value.decode(errors="replace")
 
 
 def c_text(value: str | bytes, what: str) -> Any:

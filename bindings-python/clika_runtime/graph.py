@@ -64,11 +64,13 @@ class ModelGraph:
         count = lib.clikart_graph_output_count(self._handle)
         outputs = ffi.new("clikart_tensor*[]", count)
         if isinstance(inputs, Mapping):
-            names = [c_text(name, "run") for name in inputs]
-            handles = [_handle_of(t) for t in inputs.values()]
+            given = list(inputs.items())  # keeps alive what the handles belong to
+            names = [c_text(name, "run") for name, _ in given]
+            handles = [_handle_of(t) for _, t in given]
             check(lib.clikart_graph_run_named(self._handle, names, handles, len(handles), outputs, count))
         else:
-            handles = [_handle_of(t) for t in inputs]
+            tensors = list(inputs)
+            handles = [_handle_of(t) for t in tensors]
             check(lib.clikart_graph_run(self._handle, handles, len(handles), outputs, count))
         return [wrap(outputs[i]) for i in range(count)]
 

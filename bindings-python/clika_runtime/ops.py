@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import index as as_int
 
-from ._convert import DeviceLike, TensorLike, int_list, operand, operands, optional_int, placement
+from ._convert import DeviceLike, TensorLike, dtype_code, int_list, operand, operands, optional_int, placement
 from ._enums import DType
 from ._library import lib
 from .tensor import Tensor, wrap
@@ -78,7 +79,7 @@ def full(shape: int | Sequence[int], value: TensorLike, dtype: DType | None = No
     Example:
         >>> y = crt.full([2, 2], 0.5)
     """
-    return wrap(_full(*int_list(shape), value._handle if type(value) is Tensor else operand(value), 0 if dtype is None else dtype.code, placement(device)))
+    return wrap(_full(*int_list(shape), value._handle if type(value) is Tensor else operand(value), dtype_code(dtype), placement(device)))
 
 
 def arange(start: TensorLike, end: TensorLike, step: TensorLike = 1, dtype: DType | None = None, device: DeviceLike = None) -> Tensor:
@@ -98,7 +99,7 @@ def arange(start: TensorLike, end: TensorLike, step: TensorLike = 1, dtype: DTyp
     Example:
         >>> y = crt.arange(0, 10, 3)
     """
-    return wrap(_arange(start._handle if type(start) is Tensor else operand(start), end._handle if type(end) is Tensor else operand(end), step._handle if type(step) is Tensor else operand(step), 0 if dtype is None else dtype.code, placement(device)))
+    return wrap(_arange(start._handle if type(start) is Tensor else operand(start), end._handle if type(end) is Tensor else operand(end), step._handle if type(step) is Tensor else operand(step), dtype_code(dtype), placement(device)))
 
 
 def cast(x: TensorLike, dtype: DType) -> Tensor:
@@ -112,7 +113,7 @@ def cast(x: TensorLike, dtype: DType) -> Tensor:
     Example:
         >>> y = crt.cast(crt.full([2], 1.75), crt.int32)
     """
-    return wrap(_cast(x._handle if type(x) is Tensor else operand(x), dtype.code))
+    return wrap(_cast(x._handle if type(x) is Tensor else operand(x), dtype_code(dtype)))
 
 
 def copy(x: TensorLike) -> Tensor:
@@ -350,7 +351,7 @@ def softmax(x: TensorLike, dim: int = -1) -> Tensor:
     Example:
         >>> y = crt.softmax(crt.full([3], 0.0))
     """
-    return wrap(_softmax(x._handle if type(x) is Tensor else operand(x), dim))
+    return wrap(_softmax(x._handle if type(x) is Tensor else operand(x), as_int(dim)))
 
 
 def reshape(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
@@ -404,7 +405,7 @@ def slice(x: TensorLike, dim: int, start: int | None = None, end: int | None = N
     Example:
         >>> y = crt.slice(crt.arange(0, 6), 0, 1, None, 2)
     """
-    return wrap(_slice(x._handle if type(x) is Tensor else operand(x), dim, optional_int(start), optional_int(end), step))
+    return wrap(_slice(x._handle if type(x) is Tensor else operand(x), as_int(dim), optional_int(start), optional_int(end), as_int(step)))
 
 
 def select(x: TensorLike, dim: int, index: int) -> Tensor:
@@ -421,10 +422,10 @@ def select(x: TensorLike, dim: int, index: int) -> Tensor:
     Example:
         >>> y = crt.select(crt.arange(0, 6), 0, -1)
     """
-    return wrap(_select(x._handle if type(x) is Tensor else operand(x), dim, index))
+    return wrap(_select(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(index)))
 
 
-def concat(tensors: Sequence[TensorLike], dim: int = 0) -> Tensor:
+def concat(tensors: Iterable[TensorLike], dim: int = 0) -> Tensor:
     """The tensors one after the other along dim.
 
     Args:
@@ -438,7 +439,8 @@ def concat(tensors: Sequence[TensorLike], dim: int = 0) -> Tensor:
     Example:
         >>> y = crt.concat([crt.arange(0, 2), crt.arange(5, 7)])
     """
-    return wrap(_concat(*operands(tensors), dim))
+    handles, count, tensors = operands(tensors)
+    return wrap(_concat(handles, count, as_int(dim)))
 
 
 def matmul(a: TensorLike, b: TensorLike) -> Tensor:
@@ -450,8 +452,8 @@ def matmul(a: TensorLike, b: TensorLike) -> Tensor:
         b: [..., k, m] or [k].
 
     Raises:
-        ValueError: a number or 0-d tensor, inner sizes that differ, or leading sizes that do not broadcast.
-        TypeError: different dtypes.
+        ValueError: a 0-d tensor, inner sizes that differ, or leading sizes that do not broadcast.
+        TypeError: a number, different dtypes, or bools.
 
     Example:
         >>> y = crt.matmul(crt.full([2, 3], 1.0), crt.full([3], 2.0))

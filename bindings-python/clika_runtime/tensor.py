@@ -49,10 +49,11 @@ def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
 class _HostMemory:
     """What NumPy needs to see a tensor's memory; keeps the tensor alive as long as an array looks at it."""
 
-    __slots__ = ("__array_interface__", "_tensor")
+    __slots__ = ("__array_interface__", "_handle")
 
     def __init__(self, tensor: Tensor, dtype: str, address: int) -> None:
-        self._tensor = tensor
+        lib.clikart_tensor_retain(tensor._handle)  # a reference of its own: a parameter may take another value
+        self._handle = ffi.gc(ffi.cast("clikart_tensor*", tensor._handle), _release)
         itemsize = tensor.dtype.itemsize
         self.__array_interface__ = {
             "version": 3,
@@ -85,6 +86,9 @@ class Tensor:
         except AttributeError:  # __init__ refused
             return
         _release(handle)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tensor, (self.numpy(),)
 
     # ---- metadata: never waits
 
@@ -134,6 +138,8 @@ class Tensor:
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The tensor's memory as a NumPy array, without a copy.
+
+        Also waits for operators that still read the memory, because the array may be written to.
 
         Raises:
             ClikaRTError: the tensor stands for a value while a graph is recorded, or its computation failed.

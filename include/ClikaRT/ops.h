@@ -307,8 +307,8 @@ inline Tensor concat(const std::vector<Tensor>& tensors, std::int64_t dim = 0) {
 ///     b: [..., k, m] or [k].
 ///
 /// Raises:
-///     ValueError: a number or 0-d tensor, inner sizes that differ, or leading sizes that do not broadcast.
-///     TypeError: different dtypes.
+///     ValueError: a 0-d tensor, inner sizes that differ, or leading sizes that do not broadcast.
+///     TypeError: a number, different dtypes, or bools.
 inline Tensor matmul(const Operand& a, const Operand& b) {
     return Tensor::adopt(clikart_matmul(a.handle(), b.handle()));
 }

@@ -10,6 +10,18 @@ const Ref<Error> out_of_memory = make_ref<Error>(ErrorKind::Memory, "out of memo
 
 }  // namespace
 
+std::string Error::valid_utf8(std::string text) {
+    for (size_t i = 0; i < text.size();) {
+        const auto first = static_cast<unsigned char>(text[i]);
+        const size_t length = first < 0x80 ? 1 : first >= 0xC2 && first < 0xE0 ? 2 : first >= 0xE0 && first < 0xF0 ? 3 : first >= 0xF0 && first < 0xF5 ? 4 : 0;
+        bool valid = length > 0 && i + length <= text.size();
+        for (size_t k = 1; valid && k < length; ++k) valid = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
+        if (!valid) text[i] = '?';
+        i += valid ? length : 1;
+    }
+    return text;
+}
+
 Ref<Error> current_error() noexcept {
     try {
         try {

@@ -16,11 +16,13 @@ namespace clikart {
 
 class Error final : public Object {
 public:
-    Error(ErrorKind kind, std::string message) : Object(ObjectKind::Error), kind_(kind), message_(std::move(message)) {}
+    /// Bytes of the message that are not UTF-8 become '?': they may come from a file or its name.
+    Error(ErrorKind kind, std::string message) : Object(ObjectKind::Error), kind_(kind), message_(valid_utf8(std::move(message))) {}
     ErrorKind kind() const noexcept { return kind_; }
     const std::string& message() const noexcept { return message_; }
 
 private:
+    static std::string valid_utf8(std::string text);
     ErrorKind kind_;
     std::string message_;
 };

@@ -20,13 +20,15 @@ public:
     ObjectKind object_kind() const noexcept { return object_kind_; }
     void retain() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
     void release() const noexcept {
-        if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+        if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
     }
     /// True when the caller holds the only reference, so nobody else can be using the object.
     bool unique() const noexcept { return count_.load(std::memory_order_acquire) == 1; }
 
 protected:
     virtual ~Object() = default;
+    /// What happens when the last reference is gone.
+    virtual void destroy() const noexcept { delete this; }
 
 private:
     const ObjectKind object_kind_;

@@ -1,6 +1,7 @@
 // A vector whose first N elements live inside it, for the short lists on the path of one operator call.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <new>
@@ -29,7 +30,7 @@ public:
     }
     void push_back(T value) { emplace_back(std::move(value)); }
     void reserve(size_t capacity) {
-        if (capacity > capacity_) grow(capacity);
+        if (capacity > capacity_) grow(std::max(capacity, 2 * capacity_));
     }
     /// Removes element i by moving the last one into its place.
     void remove_unordered(size_t i) noexcept {

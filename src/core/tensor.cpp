@@ -18,10 +18,16 @@ Ref<Tensor> make_view(const Tensor& of, const Dims& shape, const Dims& strides, 
     return view;
 }
 
+void normalize_bools(Tensor& tensor) noexcept {
+    auto* bytes = static_cast<uint8_t*>(tensor.storage().data());
+    for (size_t i = 0; i < tensor.storage().bytes(); ++i) bytes[i] = bytes[i] != 0;
+}
+
 Ref<Tensor> tensor_from_host(const void* data, DType dtype, const Dims& shape) {
     auto tensor = make_tensor(dtype, shape, Device{});
     tensor->storage().materialize();
     if (const size_t bytes = tensor->storage().bytes()) std::memcpy(tensor->storage().data(), data, bytes);
+    if (dtype == DType::Bool) normalize_bools(*tensor);
     tensor->born_with_data = true;
     return tensor;
 }

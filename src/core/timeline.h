@@ -12,7 +12,9 @@ class Timeline : public Object {
 public:
     Timeline() noexcept : Object(ObjectKind::Timeline) {}
     /// The last point that is over.  Everything written before it was advanced is visible to whoever reads it here.
-    uint64_t completed() const noexcept { return completed_.load(std::memory_order_acquire); }
+    /// Sequentially consistent, as advance() is: a sleeper that announced itself before looking here is seen by whoever
+    /// advances after that.
+    uint64_t completed() const noexcept { return completed_.load(std::memory_order_seq_cst); }
 
 protected:
     void advance(uint64_t to) noexcept { completed_.store(to, std::memory_order_seq_cst); }

@@ -1,7 +1,6 @@
 #include "exec/stream.h"
 
 #include <chrono>
-#include <set>
 #include <thread>
 
 #include "exec/shutdown.h"
@@ -19,18 +18,25 @@ constexpr uint64_t kInFlight = 256;
 constexpr int kWaitSpins = 300;
 constexpr int kWaitYields = 100;
 
-std::mutex submission;  // guards the hazards of all storages and the queues, tokens and tickets of all streams
+std::mutex submission;  // guards the hazards of all storages, the queues, tokens and tickets of all streams, and these:
+bool gate_closed = false;
+uint64_t unfinished = 0;                                                     // calls submitted and not over, on all streams
+std::condition_variable& nothing_unfinished = *new std::condition_variable;  // never destroyed: the end of the process waits on it
 
-bool gate_closed = false;  // guarded by the submission lock
+thread_local bool thread_is_over = false;  // outlives the lane
 
-// Streams with queued work, so that the end of the process can wait for them; guarded by the submission lock.
-std::set<Stream*>& busy_streams() {
-    static std::set<Stream*>& streams = *new std::set<Stream*>;
-    return streams;
-}
+struct Lane {
+    const Ref<Stream> stream = make_ref<Stream>(Device{});
+    ~Lane() { thread_is_over = true; }
+};
 
 void add_dependency(std::vector<Ticket>& list, const Ticket& ticket, const Timeline* own) {
     if (ticket.timeline.get() != own && !ticket.settled()) list.push_back(ticket);
+}
+
+/// Makes room, so that record_read cannot fail.
+void reserve_read(Storage& storage) {
+    storage.reads.reserve(storage.reads.size() + 1);
 }
 
 void record_read(Storage& storage, const Ref<Timeline>& stream, uint64_t ticket) {
@@ -71,14 +77,22 @@ Ref<Error> explained(const Work& work, const Ref<Error>& error) noexcept {
 }  // namespace
 
 const Ref<Stream>& Stream::lane() {
-    thread_local const Ref<Stream> lane = make_ref<Stream>(Device{});
-    return lane;
+    if (thread_is_over) fail(ErrorKind::Error, "the calling thread is ending, it cannot start work any more");
+    thread_local const Lane lane;
+    return lane.stream;
+}
+
+void Stream::require_open(const Work& work) {
+    if (gate_closed) fail(ErrorKind::Error, "{}: the process is ending, no more work is accepted", work.name());
 }
 
 bool Stream::start_on_caller(Work& work, bool at_once, uint64_t& ticket) {
     if (!at_once && work.cost > kCallerNanoseconds) return false;
+    static const bool registered = (shut_down_at_exit(), true);
+    (void)registered;
     std::lock_guard lock(submission);
-    if (running_ || !queue_.empty() || gate_closed) return false;
+    require_open(work);
+    if (running_ || first_) return false;
     for (const auto& input : work.inputs) {
         if (!input->storage().last_write.settled()) return false;
     }
@@ -88,7 +102,10 @@ bool Stream::start_on_caller(Work& work, bool at_once, uint64_t& ticket) {
             if (!read.settled()) return false;
         }
     }
+    for (const auto& input : work.inputs) reserve_read(input->storage());
+    // From here on nothing throws.
     running_ = true;
+    ++unfinished;
     ticket = ++last_ticket_;
     const Ref<Timeline> self = Ref<Timeline>::share(this);
     for (const auto& input : work.inputs) record_read(input->storage(), self, ticket);
@@ -100,9 +117,10 @@ bool Stream::start_on_caller(Work& work, bool at_once, uint64_t& ticket) {
 }
 
 void Stream::finish_on_caller(uint64_t ticket) noexcept {
-    complete(ticket);
+    settle(ticket);
     std::lock_guard lock(submission);
     running_ = false;
+    release_waiters(ticket);
     schedule();
 }
 
@@ -116,40 +134,48 @@ void Stream::pace() {
 }
 
 uint64_t Stream::enqueue(std::unique_ptr<Work> work) {
-    static const bool registered = (shut_down_at_exit(), true);  // from now on there may be work to finish
+    static const bool registered = (shut_down_at_exit(), true);
     (void)registered;
+    ThreadPool::instance();  // may fail to start; not under the lock, and not half-way
     std::lock_guard lock(submission);
-    if (gate_closed) fail(ErrorKind::Error, "{}: the process is ending, no more work is accepted", work->name());
-    Pending pending{std::move(work), last_ticket_ + 1, {}};
-    const Ref<Timeline> self = Ref<Timeline>::share(this);
-    for (const auto& input : pending.work->inputs) add_dependency(pending.dependencies, input->storage().last_write, this);
-    for (const auto& output : pending.work->outputs) {
-        add_dependency(pending.dependencies, output->storage().last_write, this);
-        for (const Ticket& read : output->storage().reads) add_dependency(pending.dependencies, read, this);
+    require_open(*work);
+    for (const auto& input : work->inputs) add_dependency(work->dependencies_, input->storage().last_write, this);
+    for (const auto& output : work->outputs) {
+        add_dependency(work->dependencies_, output->storage().last_write, this);
+        for (const Ticket& read : output->storage().reads) add_dependency(work->dependencies_, read, this);
     }
-    for (const auto& input : pending.work->inputs) record_read(input->storage(), self, pending.ticket);
-    for (const auto& output : pending.work->outputs) record_write(output->storage(), self, pending.ticket);
-    queue_.push_back(std::move(pending));
-    busy_streams().insert(this);
-    ++last_ticket_;
+    for (const auto& input : work->inputs) reserve_read(input->storage());
+    // From here on nothing throws.
+    ++unfinished;
+    work->ticket_ = ++last_ticket_;
+    const Ref<Timeline> self = Ref<Timeline>::share(this);
+    for (const auto& input : work->inputs) record_read(input->storage(), self, work->ticket_);
+    for (const auto& output : work->outputs) record_write(output->storage(), self, work->ticket_);
+    Work* const added = work.release();
+    (last_ ? last_->next_ : first_) = added;
+    last_ = added;
     schedule();
     return last_ticket_;
 }
 
-bool Stream::head_is_ready() {
-    for (const Ticket& dependency : queue_.front().dependencies) {
+bool Stream::head_is_ready() noexcept {
+    for (const Ticket& dependency : first_->dependencies_) {
         if (dependency.settled()) continue;
-        // The other stream looks at its waiters under the submission lock after it advanced, so this cannot be missed.
+        // The other stream looks at its waiters under the submission lock after it advanced, so this is not missed: either
+        // the dependency is seen as settled here, or that look is still to come.
         auto* other = static_cast<Stream*>(dependency.timeline.get());
-        other->waiters_.push_back({dependency.value, Ref<Stream>::share(this)});
-        if (dependency.settled()) continue;  // advanced in between; the waiter entry is a harmless extra look
+        retain();  // until release_waiters
+        awaited_ = dependency.value;
+        next_waiter_ = other->first_waiter_;
+        other->first_waiter_ = this;
+        waiting_ = true;
         return false;
     }
     return true;
 }
 
-void Stream::schedule() {
-    if (running_ || queue_.empty() || !head_is_ready()) return;
+void Stream::schedule() noexcept {
+    if (running_ || waiting_ || !first_ || !head_is_ready()) return;
     running_ = true;
     retain();  // held by the pool until run() gives it back
     ThreadPool::instance().enqueue(*this);
@@ -157,22 +183,25 @@ void Stream::schedule() {
 
 void Stream::run() noexcept {
     const Ref<Stream> self = Ref<Stream>::adopt(this);
+    uint64_t done = 0;  // tickets begin at 1
     for (;;) {
-        Pending pending;
+        std::unique_ptr<Work> work;
         {
             std::lock_guard lock(submission);
-            if (queue_.empty() || !head_is_ready()) {
-                if (queue_.empty()) busy_streams().erase(this);
+            if (done) release_waiters(done);
+            if (!first_ || !head_is_ready()) {
                 running_ = false;
                 return;
             }
-            pending = std::move(queue_.front());
-            queue_.pop_front();
+            work.reset(first_);
+            first_ = first_->next_;
+            if (!first_) last_ = nullptr;
         }
-        execute(*pending.work);
+        execute(*work);
+        done = work->ticket_;
         // Before the counter moves: whoever waits for this work may count on the memory it alone still held.
-        pending.work.reset();
-        complete(pending.ticket);
+        work.reset();
+        settle(done);
     }
 }
 
@@ -194,7 +223,7 @@ void Stream::execute(Work& work) noexcept {
     }
 }
 
-void Stream::complete(uint64_t ticket) noexcept {
+void Stream::settle(uint64_t ticket) noexcept {
     advance(ticket);
     // Sequentially consistent on both sides: either this sees the sleeper or the sleeper sees the counter.
     if (sleepers_.load(std::memory_order_seq_cst) > 0) {
@@ -203,36 +232,47 @@ void Stream::complete(uint64_t ticket) noexcept {
         }
         settled_.notify_all();
     }
-    std::lock_guard lock(submission);
-    for (size_t i = 0; i < waiters_.size();) {
-        if (waiters_[i].value <= ticket) {
-            const Ref<Stream> waiter = std::move(waiters_[i].stream);
-            waiters_[i] = std::move(waiters_.back());
-            waiters_.pop_back();
-            waiter->schedule();
-        } else {
-            ++i;
+}
+
+void Stream::release_waiters(uint64_t ticket) noexcept {
+    if (--unfinished == 0) nothing_unfinished.notify_all();
+    for (Stream** link = &first_waiter_; *link;) {
+        Stream* const waiter = *link;
+        if (waiter->awaited_ > ticket) {
+            link = &waiter->next_waiter_;
+            continue;
         }
+        *link = waiter->next_waiter_;
+        waiter->waiting_ = false;
+        waiter->schedule();
+        waiter->release();
     }
 }
 
 bool Stream::wait_for(uint64_t value, int64_t timeout_ns) {
+    const auto over = [&] { return completed() >= value; };
+    if (over()) return true;
+    if (timeout_ns == 0) return false;
+    using Clock = std::chrono::steady_clock;
+    constexpr int64_t kForever = int64_t{1} << 60;  // 36 years; more would overflow the clock
+    const bool limited = timeout_ns > 0 && timeout_ns < kForever;
+    const auto deadline = limited ? Clock::now() + std::chrono::nanoseconds(timeout_ns) : Clock::time_point::max();
     for (int spins = 0; spins < kWaitSpins + kWaitYields; ++spins) {
-        if (completed() >= value) return true;
+        if (over()) return true;
         if (spins < kWaitSpins) {
             cpu_relax();
         } else {
+            if (limited && Clock::now() >= deadline) return false;
             std::this_thread::yield();  // there are as many workers as cores: let them have this one
         }
     }
-    const auto over = [&] { return completed() >= value; };
     std::unique_lock lock(sleep_mutex_);
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     bool done = true;
-    if (timeout_ns < 0) {
-        settled_.wait(lock, over);
+    if (limited) {
+        done = settled_.wait_until(lock, deadline, over);
     } else {
-        done = settled_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), over);
+        settled_.wait(lock, over);
     }
     sleepers_.fetch_sub(1, std::memory_order_seq_cst);
     return done;
@@ -267,18 +307,16 @@ void Stream::close_gate() noexcept {
 }
 
 void Stream::drain_all() {
-    for (;;) {
-        Ref<Stream> stream;
-        {
-            std::lock_guard lock(submission);
-            if (busy_streams().empty()) return;
-            stream = Ref<Stream>::share(*busy_streams().begin());
-        }
-        stream->synchronize();
-        // Its worker still has to take the stream off the list.
-        std::lock_guard lock(submission);
-        if (stream->queue_.empty()) busy_streams().erase(stream.get());
+    std::unique_lock lock(submission);
+    nothing_unfinished.wait(lock, [] { return unfinished == 0; });
+}
+
+Ticket Stream::open_read(const Storage& storage) {
+    std::lock_guard lock(submission);
+    for (const Ticket& read : storage.reads) {
+        if (!read.settled()) return read;
     }
+    return {};
 }
 
 }  // namespace clikart

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -37,12 +36,19 @@ public:
     double cost = 0;
     /// The outputs existed before, and others may know them.
     bool in_place = false;
+
+private:
+    friend class Stream;  // while it is queued:
+    Work* next_ = nullptr;
+    uint64_t ticket_ = 0;
+    std::vector<Ticket> dependencies_;  // on other streams
 };
 
 class Stream final : public Timeline, private Runnable {
 public:
     explicit Stream(Device device) : device_(device) {}
-    /// The calling thread's stream for unplaced work; lives as long as work or a tensor refers to it.
+    /// The calling thread's stream for unplaced work; lives as long as work or a tensor refers to it.  Throws ClikaRTError
+    /// while the thread's own objects are being destroyed.
     static const Ref<Stream>& lane();
 
     Device device() const noexcept { return device_; }
@@ -61,28 +67,27 @@ public:
     static bool wait(const Ticket& ticket, int64_t timeout_ns = -1);
     /// The last write of a storage; empty when that was long ago.
     static Ticket last_write(const Storage& storage);
-    /// Blocks until every stream is idle.  New work may still come.
+    /// A ticket of a reader of the storage that is not over; empty when there is none.
+    static Ticket open_read(const Storage& storage);
+    /// Blocks until a moment when no work is under way anywhere, on callers included.
     static void drain_all();
     /// From now on submit() throws ClikaRTError.
     static void close_gate() noexcept;
 
 private:
-    struct Pending {
-        std::unique_ptr<Work> work;
-        uint64_t ticket;
-        std::vector<Ticket> dependencies;  // on other streams
-    };
     ~Stream() override = default;
 
+    static void require_open(const Work& work);
     bool start_on_caller(Work& work, bool at_once, uint64_t& ticket);
     void finish_on_caller(uint64_t ticket) noexcept;
     void pace();
     uint64_t enqueue(std::unique_ptr<Work> work);
     static void execute(Work& work) noexcept;
     void run() noexcept override;
-    bool head_is_ready();
-    void schedule();
-    void complete(uint64_t ticket) noexcept;
+    bool head_is_ready() noexcept;
+    void schedule() noexcept;
+    void settle(uint64_t ticket) noexcept;
+    void release_waiters(uint64_t ticket) noexcept;
     bool wait_for(uint64_t value, int64_t timeout_ns = -1);
 
     const Device device_;
@@ -93,12 +98,13 @@ private:
     // Guarded by the submission lock.
     uint64_t last_ticket_ = 0;
     bool running_ = false;  // the token: someone runs, or is queued to run, this stream
-    std::deque<Pending> queue_;
-    struct Waiter {
-        uint64_t value;
-        Ref<Stream> stream;
-    };
-    std::vector<Waiter> waiters_;
+    Work* first_ = nullptr;
+    Work* last_ = nullptr;
+    // A stream waits for at most one other at a time: the first open dependency of its first work.
+    bool waiting_ = false;
+    uint64_t awaited_ = 0;
+    Stream* next_waiter_ = nullptr;   // among those that wait for the same stream
+    Stream* first_waiter_ = nullptr;  // of those that wait for this one
 };
 
 template <class W>

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <system_error>
 #include <thread>
 
 #include "exec/spin.h"
@@ -55,17 +56,26 @@ ThreadPool& ThreadPool::instance() {
     return pool;
 }
 
-ThreadPool::ThreadPool() : threads_(usable_cpus()) {
-    for (int i = 0; i < threads_; ++i) {
-        std::thread thread([this] { worker(); });
-        pthread_setname_np(thread.native_handle(), "clikart");
-        thread.detach();  // nothing joins them: shutdown drains the streams instead
+ThreadPool::ThreadPool() {
+    // The count is what workers and callers see, so it is complete before any of them looks.
+    std::lock_guard lock(mutex_);
+    for (const int wanted = usable_cpus(); threads_ < wanted; ++threads_) {
+        try {
+            std::thread thread([this] { worker(); });
+            pthread_setname_np(thread.native_handle(), "clikart");
+            thread.detach();  // nothing joins them: shutdown drains the streams instead
+        } catch (const std::system_error&) {
+            if (threads_ == 0) throw;
+            break;  // fewer threads than cores is better than none
+        }
     }
 }
 
-void ThreadPool::enqueue(Runnable& work) {
+void ThreadPool::enqueue(Runnable& work) noexcept {
     std::lock_guard lock(mutex_);
-    queue_.push_back(&work);
+    work.next_ = nullptr;
+    (last_ ? last_->next_ : first_) = &work;
+    last_ = &work;
     pending_.fetch_add(1, std::memory_order_relaxed);
     if (parked_ > 0) wake_.notify_one();
 }
@@ -116,9 +126,9 @@ void ThreadPool::worker() noexcept {
             loop->run();
             lock.lock();
             --loop->helpers;  // the loop is gone once its owner sees this
-        } else if (!queue_.empty()) {
-            Runnable* work = queue_.front();
-            queue_.pop_front();
+        } else if (Runnable* work = first_) {
+            first_ = work->next_;
+            if (!first_) last_ = nullptr;
             pending_.fetch_sub(1, std::memory_order_relaxed);
             lock.unlock();
             work->run();
@@ -127,7 +137,7 @@ void ThreadPool::worker() noexcept {
             lock.unlock();
             for (int spins = 0; spins < kSpins && !has_work(); ++spins) cpu_relax();
             lock.lock();
-            if (queue_.empty() && !joinable_loop()) {
+            if (!first_ && !joinable_loop()) {
                 ++parked_;
                 wake_.wait(lock);
                 --parked_;

@@ -5,8 +5,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <mutex>
+#include <vector>
 
 namespace clikart {
 
@@ -17,6 +17,10 @@ public:
 
 protected:
     ~Runnable() = default;
+
+private:
+    friend class ThreadPool;
+    Runnable* next_ = nullptr;  // in the pool's queue; guarded by its mutex
 };
 
 /// A loop body: called once for each piece, from any of the threads that take part, never twice for a piece.
@@ -24,14 +28,14 @@ using LoopBody = void (*)(void* context, int64_t piece);
 
 class ThreadPool {
 public:
-    /// The process's pool; started at first use and never destroyed.
+    /// The process's pool; started at first use and never destroyed.  Throws when not even one thread can be started.
     static ThreadPool& instance();
 
     /// How many threads compute at most, the caller of a loop included.
     int threads() const noexcept { return threads_; }
 
-    /// Queues `work`, which must stay valid until it ran.  A worker calls run().
-    void enqueue(Runnable& work);
+    /// Queues `work`, which must stay valid until it ran and is not queued already.  A worker calls run().
+    void enqueue(Runnable& work) noexcept;
 
     /// Calls body(context, i) for every i in [0, pieces) and returns when all are done.  The caller takes part.
     /// Called from inside a loop's body it runs the pieces one after the other.
@@ -51,12 +55,13 @@ private:
     bool has_work() const noexcept { return pending_.load(std::memory_order_relaxed) > 0; }
     Loop* joinable_loop() noexcept;
 
-    const int threads_;
+    int threads_ = 0;                  // set by the constructor
     std::atomic<int64_t> pending_{0};  // queued runnables and joinable loops: what spinning workers look at
     std::mutex mutex_;                 // guards all below
     std::condition_variable wake_;
-    std::deque<Runnable*> queue_;
-    std::deque<Loop*> loops_;
+    Runnable* first_ = nullptr;
+    Runnable* last_ = nullptr;
+    std::vector<Loop*> loops_;
     int parked_ = 0;
 };
 

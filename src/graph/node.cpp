@@ -3,23 +3,22 @@
 namespace clikart {
 namespace {
 
-// A chain of nodes is released in a loop: one stack frame per node would overflow on a long one.
-thread_local std::vector<Ref<Tensor>>* releasing = nullptr;
+// Nodes whose last reference went while the thread was already deleting one.
+thread_local const Node* waiting = nullptr;
+thread_local bool deleting = false;
 
 }  // namespace
 
-Node::~Node() {
-    if (releasing) {
-        for (auto& input : inputs) releasing->push_back(std::move(input));
-        return;
+void Node::destroy() const noexcept {
+    next_released_ = waiting;
+    waiting = this;
+    if (deleting) return;
+    deleting = true;
+    while (const Node* node = waiting) {
+        waiting = node->next_released_;
+        delete node;
     }
-    std::vector<Ref<Tensor>> pending = std::move(inputs);
-    releasing = &pending;
-    while (!pending.empty()) {
-        const Ref<Tensor> last = std::move(pending.back());
-        pending.pop_back();
-    }
-    releasing = nullptr;
+    deleting = false;
 }
 
 }  // namespace clikart

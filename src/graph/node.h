@@ -21,7 +21,10 @@ public:
     int64_t position = -1;  // of an Input node: which input of the graph it is
 
 private:
-    ~Node() override;
+    ~Node() override = default;
+    /// Releases a chain of nodes in a loop: one stack frame per node would overflow on a long one.
+    void destroy() const noexcept override;
+    mutable const Node* next_released_ = nullptr;
 };
 
 }  // namespace clikart

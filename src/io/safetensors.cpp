@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -21,7 +22,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 constexpr uint64_t kLargestHeader = 100'000'000;  // the format's own limit
 constexpr const char* kMetadata = "__metadata__";
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 class File {
 public:
@@ -94,6 +95,7 @@ struct Record {
 };
 
 Record parse_record(const std::string& name, const Json& value) {
+    if (name.empty() || name.find('\0') != std::string::npos) fail(ErrorKind::Value, "safetensors: a tensor has an empty name, or one with a zero byte");
     if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets") || !value["dtype"].is_string() ||
         !value["shape"].is_array() || !value["data_offsets"].is_array() || value["data_offsets"].size() != 2) {
         fail(ErrorKind::Value, "safetensors: the entry of tensor '{}' lacks dtype, shape or data_offsets", name);
@@ -169,10 +171,7 @@ std::vector<Entry> load(const std::string& path) {
         tensor->born_with_data = true;
         tensor->storage().materialize();
         file.read(tensor->storage().data(), record.end - record.begin, data + record.begin);
-        if (record.dtype == DType::Bool) {  // any other byte than 0 and 1 would be undefined as a bool
-            auto* bytes = static_cast<uint8_t*>(tensor->storage().data());
-            for (size_t i = 0; i < tensor->storage().bytes(); ++i) bytes[i] = bytes[i] != 0;
-        }
+        if (record.dtype == DType::Bool) normalize_bools(*tensor);
         entries.push_back({record.name, std::move(tensor)});
     }
     return entries;
@@ -204,9 +203,11 @@ void save(const std::string& path, const std::vector<Entry>& entries) {
     text.resize((text.size() + 7) / 8 * 8, ' ');
     const uint64_t header_bytes = text.size();
 
-    const std::string temporary = fmt::format("{}.{}.part", path, getpid());
+    // Under a name of its own, so that two savers of one path do not meet in one file.
+    static std::atomic<uint64_t> saves{0};
+    const std::string temporary = fmt::format("{}.{}.{}.part", path, getpid(), saves.fetch_add(1, std::memory_order_relaxed));
+    File file(temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
     try {
-        File file(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0644);
         file.write(&header_bytes, sizeof header_bytes);
         file.write(text.data(), text.size());
         for (const Entry* entry : order) {

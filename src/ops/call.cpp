@@ -32,6 +32,7 @@ public:
     const char* name() const noexcept override { return info_.name; }
 
     void run() override {
+        if (outputs[0]->numel() == 0) return;  // submitted all the same: a failure of its inputs is also its own
         SmallVector<View, 4> in;
         SmallVector<View, 2> out;
         for (const auto& t : inputs) in.push_back(view_of(*t));
@@ -97,7 +98,8 @@ Ref<Tensor> call(OpCode op, std::span<Tensor* const> given, const Attributes& at
     OutputSpec spec;
     info.shape(checked, spec);
 
-    if (info.kind == NodeKind::View && spec.strides.rank() != spec.shape.rank()) {  // no view: the copy has one
+    // A copy instead of a view: where strides do not allow one, and of numbers, which many calls share.
+    if (info.kind == NodeKind::View && (spec.strides.rank() != spec.shape.rank() || inputs[0]->number)) {
         inputs[0] = owned.emplace_back(call(OpCode::Copy, checked.inputs, Attributes{})).get();
         info.shape(checked, spec);
     }
@@ -115,7 +117,6 @@ Ref<Tensor> call(OpCode op, std::span<Tensor* const> given, const Attributes& at
     Ref<Tensor> output = make_tensor(dtypes.result, spec.shape, Device{});
     const Ref<Stream>& stream = placement.stream ? placement.stream : Stream::lane();
     output->stream = stream;
-    if (output->storage().bytes() == 0) return output;
 
     KernelWork work(info, kernel, attributes);
     for (Tensor* input : inputs) work.inputs.push_back(Ref<Tensor>::share(input));
@@ -135,6 +136,24 @@ void require_value(const Tensor& tensor, const char* who) {
 
 void settle(const Tensor& tensor, const char* who) {
     settle_within(tensor, who, -1);
+}
+
+void settle_reads(const Tensor& tensor) {
+    for (;;) {
+        const Ticket read = Stream::open_read(tensor.storage());
+        if (!read.timeline) return;
+        Stream::wait(read);
+    }
+}
+
+Ref<Tensor> contiguous_value(Tensor& tensor) {
+    if (tensor.is_contiguous()) return Ref<Tensor>::share(&tensor);
+    struct Suspended {
+        Recorder* const recorder = std::exchange(thread_recorder(), nullptr);
+        ~Suspended() { thread_recorder() = recorder; }
+    } const suspended;
+    Tensor* const inputs[] = {&tensor};
+    return call(OpCode::Copy, inputs, Attributes{});
 }
 
 bool settle_within(const Tensor& tensor, const char* who, int64_t timeout_ns) {

@@ -81,6 +81,7 @@ DTypes dtype_promote_list(const OpCall& call) {
 
 DTypes dtype_promote_product(const OpCall& call) {
     const Tensor &a = *call.inputs[0], &b = *call.inputs[1];
+    if (a.weak || b.weak) fail(ErrorKind::Type, "{}: needs tensors, got a number and {}", call.info.name, describe(a.weak ? b : a));
     if (a.dtype() != b.dtype()) {
         fail(ErrorKind::Type, "{}: needs one dtype on both sides, got {} and {}", call.info.name, describe(a), describe(b));
     }

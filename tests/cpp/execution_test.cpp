@@ -24,7 +24,9 @@ TEST(Execution, DispatchDoesNotWaitAndReadsDo) {
     const Tensor x = heavy();
     EXPECT_FALSE(x.stream().query_idle());
     EXPECT_EQ(clikart_tensor_wait(x.handle(), 0), 0);
+    EXPECT_EQ(clikart_tensor_wait(x.handle(), 1000), 0);
     EXPECT_NEAR(ops::amax(x).item<float>(), 1.0f / 1024, 1e-9f);
+    EXPECT_EQ(clikart_tensor_wait(heavy().handle(), INT64_MAX), 1);
     x.stream().synchronize();
     EXPECT_TRUE(x.stream().query_idle());
     EXPECT_EQ(x.stream(), Stream::current());
@@ -44,6 +46,21 @@ TEST(Execution, StreamsWaitForEachOther) {
     const Tensor placed = ops::full({1024, 1024}, 1.0, DataType::Float32, other);
     EXPECT_EQ(placed.stream(), other);
     EXPECT_NEAR(ops::amax(ops::add(x, placed)).item<float>(), 1.0f + 1.0f / 1024, 1e-6f);
+}
+
+TEST(Execution, AStreamBlockedByAnotherRunsWhenItMay) {
+    // Many calls queued behind one dependency, on several streams, each of which waits once.
+    const Tensor slow = heavy();
+    std::vector<Tensor> results;
+    for (int s = 0; s < 4; ++s) {
+        const Stream stream = Stream::create(Device::cpu());
+        Tensor x = ops::full({1024, 1024}, s, DataType::Float32, stream);
+        std::thread([&] {
+            for (int i = 0; i < 30; ++i) x = ops::add(x, slow);
+        }).join();
+        results.push_back(x);
+    }
+    for (int s = 0; s < 4; ++s) EXPECT_NEAR(ops::amax(results[static_cast<std::size_t>(s)]).item<float>(), static_cast<float>(s) + 30.0f / 1024, 1e-4f);
 }
 
 TEST(Execution, SynchronousScope) {

@@ -45,9 +45,9 @@ def binary(dtype: str) -> Iterator[dict[str, Any]]:
 
 def reduce(dtype: str) -> Iterator[dict[str, Any]]:
     for shape in [(), (1,), (5,), (5000,), (3, 70), (70, 3), (9000, 5), (2, 3, 65), (3, 0), (0, 3)]:
-        choices = [None, *[(d,) for d in range(len(shape))], (-1,), (0, -1)]
-        for dims in choices:
-            if dims is not None and (len(shape) == 0 or len({d % len(shape) for d in dims}) < len(dims)):
+        rank = max(1, len(shape))  # a 0-d tensor has one dimension to name, as in torch
+        for dims in [None, *[(d,) for d in range(rank)], (-1,), (0, -1)]:
+            if dims is not None and len({d % rank for d in dims}) < len(dims):
                 continue
             for keepdim in (False, True):
                 yield {"x": values(shape, dtype), "dims": dims, "keepdim": keepdim}
@@ -126,6 +126,8 @@ def concat(dtype: str) -> Iterator[dict[str, Any]]:
 
 def matmul(dtype: str) -> Iterator[dict[str, Any]]:
     pairs = [((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 4)), ((2, 3), (3, 4)), ((5, 2, 3), (3, 4)), ((2, 3), (5, 3, 4)), ((5, 1, 2, 3), (4, 3, 2))]
+    # Tails of one row and of one column, which oneDNN computes in kernels of their own.
+    pairs += [((m, 67), (67, n)) for m in (129, 193, 513) for n in (256, 257)]
     pairs += [((0, 3), (3, 4)), ((2, 0), (0, 3)), ((1, 70), (70, 1)), ((130, 67), (67, 300)), ((1, 300), (300, 500)), ((10, 40, 30), (10, 30, 20))]
     for a, b in pairs:
         yield {"a": values(a, dtype), "b": values(b, dtype, 1)}

@@ -1,7 +1,9 @@
 """Saving and loading trees of tensors."""
 
+import json
 import os
 import struct
+import threading
 
 import numpy as np
 import pytest
@@ -72,3 +74,41 @@ def test_random_damage_never_crashes(tmp_path):
     path.write_bytes(struct.pack("<Q", 2**63) + b"{}")
     with pytest.raises(ValueError, match="claims a header"):
         crt.load(path)
+
+
+def test_names_and_paths_that_are_not_plain_text(tmp_path):
+    path = tmp_path / "f"
+    header = json.dumps({name: {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for name in ("a", "a\0b")}).encode()
+    for bad in (header, header.replace(b'"a"', b'""'), header.replace(b'"a"', b'"\xff"')):
+        path.write_bytes(struct.pack("<Q", len(bad)) + bad)
+        with pytest.raises(ValueError) as info:
+            crt.load(path)
+        assert isinstance(info.value, crt.ClikaRTError)
+    with pytest.raises(OSError, match="cannot be opened"):
+        crt.load(os.fsdecode(bytes(tmp_path) + b"/\xff"))
+
+
+def test_many_names_take_no_time_squared(tmp_path):
+    path = tmp_path / "f"
+    header = json.dumps({f"t{i}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for i in range(50_000)}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    assert len(crt.load(path)) == 50_000
+
+
+def test_two_savers_of_one_path(tmp_path):
+    path, failures = tmp_path / "f", []
+
+    def save(value):
+        try:
+            for _ in range(50):
+                crt.save({"x": crt.full(1000, value)}, path)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=save, args=(float(i),)) for i in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert failures == [] and os.listdir(tmp_path) == ["f"]
+    assert len(set(crt.load(path)["x"].tolist())) == 1

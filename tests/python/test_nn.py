@@ -81,3 +81,24 @@ def test_wrong_uses():
         nn.Parameter(1.0)
     with pytest.raises(NotImplementedError):
         nn.Module()(1)
+
+
+def test_an_array_outlives_the_value_it_was_taken_of():
+    layer = nn.Linear(300, 300)
+    before = layer.weight.numpy()
+    kept = before.copy()
+    layer.load_state_dict({name: crt.zeros(t.shape) for name, t in layer.state_dict().items()})
+    for _ in range(20):
+        crt.ones((300, 300)).numpy()
+    np.testing.assert_array_equal(before, kept)
+    assert not layer.weight.numpy().any()
+
+
+def test_half_a_state_is_never_loaded():
+    m = Tied()
+    before = m.first.weight.numpy().copy()
+    state = {name: crt.zeros(t.shape) for name, t in m.state_dict().items()}
+    state["second.weight"] = crt.tensor(np.zeros((3, 3), np.float16))  # no cast yet
+    with pytest.raises(NotImplementedError):
+        m.load_state_dict(state)
+    np.testing.assert_array_equal(m.first.weight.numpy(), before)

@@ -68,6 +68,8 @@ def expected(op: Op, dtype: str, call: dict[str, Any], result: str, magnitudes: 
     """The oracle's answer; float operators are computed in a wider type when the table allows a tolerance."""
     exact = op.row["tolerance"].get(dtype, 0) == 0
     names: dict[str, Any] = dict(call, np=np, out=np.longdouble if result.startswith("float") and not exact else result)
+    if "dims" in call and call["x"].ndim == 0:
+        names["dims"] = None
     for key, value in call.items():
         if isinstance(value, np.ndarray):
             if result.startswith("float") and op.kind != "view":
@@ -190,7 +192,7 @@ def test_against_the_oracle(name: str, dtype: str) -> None:
         np.testing.assert_array_equal(graph.run(tensors)[0].numpy(), got.numpy(), err_msg=what)
 
 
-@pytest.mark.parametrize("name", [op.name for op in OPS.values() if op.kind != "view"])
+@pytest.mark.parametrize("name", [op.name for op in OPS.values() if op.kind != "view" and op.name not in ("copy", "concat")])
 def test_a_missing_kernel_is_one_clear_error(name: str) -> None:
     op = OPS[name]
     half = crt.tensor(np.ones((2, 2), np.float16))
@@ -198,7 +200,6 @@ def test_a_missing_kernel_is_one_clear_error(name: str) -> None:
         "arange": {"start": 0, "end": 2, "step": 1, "dtype": crt.float16},
         "full": {"shape": [2], "value": 1, "dtype": crt.float16},
         "cast": {"x": half, "dtype": crt.float32},
-        "concat": {"tensors": [half, half]},
     }.get(name) or {p.name: half for p in op.tensors}
     with pytest.raises(NotImplementedError, match=f"^op '{name}' has no float16 kernel on cpu$"):
         getattr(crt, name)(**arguments)
@@ -255,3 +256,11 @@ def test_accuracy_over_the_whole_range(name: str, dtype: str) -> None:
         finite = np.isfinite(want.astype(dtype))
     worst = (np.abs(got - want)[finite] / ulp[finite]).max()
     assert worst <= {"exp": 1, "tanh": 2}[name], worst
+
+
+def test_bytes_move_whatever_their_dtype() -> None:
+    x = np.arange(12, dtype=np.float16).reshape(3, 4)
+    t = crt.tensor(x)
+    np.testing.assert_array_equal(crt.copy(crt.permute(t, (1, 0))).numpy(), x.T)
+    np.testing.assert_array_equal(crt.concat([t, crt.slice(t, 0, None, None, -1)]).numpy(), np.concatenate([x, x[::-1]]))
+    np.testing.assert_array_equal(crt.reshape(crt.permute(t, (1, 0)), [-1]).numpy(), x.T.reshape(-1))

@@ -1,6 +1,8 @@
 """The Tensor class: making one, reading one, numbers as operands."""
 
+import copy
 import gc
+import pickle
 
 import ml_dtypes
 import numpy as np
@@ -131,3 +133,58 @@ def test_nothing_is_leaked():
     del x
     gc.collect()
     assert crt.memory.current() == before
+
+
+def test_copy_and_pickle():
+    t = crt.permute(crt.tensor([[1.0, 2.0], [3.0, 4.0]]), (1, 0))
+    for other in (copy.copy(t), copy.deepcopy(t), pickle.loads(pickle.dumps(t))):
+        assert other.tolist() == t.tolist() and other.dtype is t.dtype and other.numpy().ctypes.data != t.numpy().ctypes.data
+    del t, other
+    gc.collect()
+
+
+def test_operands_may_be_made_on_the_fly():
+    assert crt.concat(crt.mul(crt.ones(1), i) for i in range(50)).tolist() == list(range(50))
+    x = crt.ones((2, 2))
+    graph = crt.trace(lambda i: [i[0] + i[1]], example_inputs=[x, x])
+    assert graph.run(x * i for i in (1, 2)).pop().tolist() == [[3.0, 3.0]] * 2
+
+
+def test_a_writer_waits_for_readers():
+    n = 1024
+    a = crt.ones((n, n))
+    slow = a
+    for _ in range(4):
+        slow = crt.matmul(slow, crt.full((n, n), 1 / n))
+    b = crt.add(slow, a)  # still to read a
+    a.numpy()[:] = 0
+    np.testing.assert_allclose(b.numpy(), 2, rtol=1e-4)
+
+
+def test_numbers_are_not_shared_with_views():
+    crt.reshape(5, (1,)).numpy()[0] = 7
+    assert (crt.tensor([1]) + 5).tolist() == [6]
+
+
+def test_bytes_of_bools_are_0_or_1():
+    odd = np.array([2, 0, 255], np.uint8).view(bool)
+    assert (crt.tensor(odd) * crt.tensor([True] * 3)).tolist() == [True, False, True]
+
+
+def test_nothing_is_cut_to_an_integer():
+    for bad in (2.9, np.float32(2.9), "2", crt.tensor(2.9)):
+        with pytest.raises(TypeError):
+            crt.full([bad], 1)
+        with pytest.raises(TypeError):
+            crt.softmax(crt.ones((2, 2)), dim=bad)
+    assert crt.full([np.int64(2)], 1).shape == (2,)
+    with pytest.raises(TypeError, match="expected a dtype"):
+        crt.cast(crt.ones(2), "float32")
+    with pytest.raises(TypeError, match="needs tensors, got a number"):
+        crt.ones((2, 2)) @ 2.0
+
+
+def test_failures_reach_empty_results():
+    bad = crt.zeros(2**50)
+    with pytest.raises(MemoryError):
+        crt.exp(crt.slice(bad, 0, 0, 0)).numpy()

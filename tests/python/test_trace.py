@@ -116,3 +116,17 @@ def test_wrong_uses():
         crt.exp(kept[0])
     with pytest.raises(ValueError, match="another capture"):
         graph_of(lambda i: [crt.exp(kept[0])], x)
+
+
+def test_real_tensors_may_be_read_while_recording(tmp_path):
+    w = crt.permute(crt.tensor([[1.0, 2.0], [3.0, 4.0]]), (1, 0))
+    seen = []
+
+    def fn(inputs):
+        seen.append(w.tolist())
+        crt.save({"w": w}, tmp_path / "w")
+        return [inputs[0] @ w]
+
+    graph = graph_of(fn, w)
+    assert seen == [[[1.0, 3.0], [2.0, 4.0]]] and crt.load(tmp_path / "w")["w"].tolist() == seen[0]
+    assert [n.op_code.name for n in graph.nodes()] == ["Input", "External", "MatMul"]

@@ -7,8 +7,8 @@ from typing import Any
 
 from .. import ops
 from .._enums import ClikaRTTypeError, ClikaRTValueError
-from .._library import lib
-from ..tensor import Tensor
+from .._library import ffi, lib
+from ..tensor import Tensor, tensor
 
 
 class Parameter(Tensor):
@@ -19,14 +19,19 @@ class Parameter(Tensor):
     def __init__(self, data: Tensor) -> None:
         if not isinstance(data, Tensor):
             raise ClikaRTTypeError(f"Parameter: expected a tensor, got {type(data).__name__}")
-        lib.clikart_tensor_retain(data._handle)
-        self._handle = data._handle
+        self._rebind(data)
+
+    def __del__(self) -> None:
+        """The handle releases itself."""
 
     def _rebind(self, data: Tensor) -> None:
         """Takes another tensor's value; whoever refers to this parameter sees it."""
         lib.clikart_tensor_retain(data._handle)
-        before, self._handle = self._handle, data._handle
-        lib.clikart_tensor_release(before)
+        # Releases itself when the last who looks at it is done: another thread may just be computing with the old one.
+        self._handle = ffi.gc(ffi.cast("clikart_tensor*", data._handle), lib.clikart_tensor_release)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (tensor(self.numpy()),)
 
 
 class Module:
@@ -138,17 +143,19 @@ class Module:
                 problems.append(f"{name}: shape {list(value.shape)} instead of {list(parameter.shape)}")
         if problems:
             raise ClikaRTValueError(f"load_state_dict: {type(self).__name__}: {'; '.join(sorted(problems))}")
-        bound: dict[int, Parameter] = {}
-        for name, module, attribute, parameter in slots:
-            if name not in state_dict:
-                continue
+        slots = [slot for slot in slots if slot[0] in state_dict]
+        if assign:
+            bound: dict[int, Parameter] = {}
+            for name, module, attribute, _ in slots:
+                value = state_dict[name]
+                module._parameters[attribute] = value if isinstance(value, Parameter) else bound.setdefault(id(value), Parameter(value))
+            return
+        values = []  # all of them first: a dtype that cannot be cast must not leave half a module behind
+        for name, _, _, parameter in slots:
             value = state_dict[name]
-            if assign:
-                if not isinstance(value, Parameter):
-                    value = bound.setdefault(id(value), Parameter(value))
-                module._parameters[attribute] = value
-            else:
-                parameter._rebind(ops.cast(value, parameter.dtype))
+            values.append(ops.copy(value) if value.dtype is parameter.dtype else ops.cast(value, parameter.dtype))
+        for (_, _, _, parameter), value in zip(slots, values, strict=True):
+            parameter._rebind(value)
 
     def __repr__(self) -> str:
         children = [f"  ({name}): {module!r}".replace("\n", "\n  ") for name, module in self._modules.items()]

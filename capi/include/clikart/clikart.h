@@ -94,8 +94,8 @@ CLIKART_API bool clikart_tensor_is_stand_in(const clikart_tensor* tensor);
 /* Waits at most timeout_ns nanoseconds (negative: as long as it takes) for the value.  1: there; 0: not yet; -1: the
  * operator that makes it, or one it depends on, failed, or the tensor stands in for a value. */
 CLIKART_API int clikart_tensor_wait(const clikart_tensor* tensor, int64_t timeout_ns);
-/* Waits, then the address of the first element, to be read with shape and strides; valid as long as the tensor.  The
- * address of a tensor without elements may be anything but NULL. */
+/* Waits for the value, and for work that still reads it, then the address of the first element, to be used with shape and
+ * strides; valid as long as the tensor.  The address of a tensor without elements may be anything but NULL. */
 CLIKART_API void* clikart_tensor_data(const clikart_tensor* tensor);
 /* Waits, then copies all elements in row-major order to `data`, which has room for `bytes` bytes, exactly numel times
  * the element's size. */

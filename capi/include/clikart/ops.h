@@ -259,8 +259,8 @@ CLIKART_API clikart_tensor* clikart_concat(const clikart_tensor* const* tensors,
  *     b: [..., k, m] or [k].
  *
  * Raises:
- *     ValueError: a number or 0-d tensor, inner sizes that differ, or leading sizes that do not broadcast.
- *     TypeError: different dtypes. */
+ *     ValueError: a 0-d tensor, inner sizes that differ, or leading sizes that do not broadcast.
+ *     TypeError: a number, different dtypes, or bools. */
 CLIKART_API clikart_tensor* clikart_matmul(const clikart_tensor* a, const clikart_tensor* b);
 
 #ifdef __cplusplus

@@ -100,8 +100,8 @@ void multiply_f32(const KernelCall& call, const Matrices& a, const Matrices& b, 
     const auto *pa = reinterpret_cast<const float*>(a.data), *pb = reinterpret_cast<const float*>(b.data);
     auto* pc = reinterpret_cast<float*>(c.data);
     const auto shape_at = [&](int64_t i, int64_t j, bool packed) {
-        return ProductShape{
-            std::min(tile.m, c.rows - i * tile.m), std::min(tile.n, c.columns - j * tile.n), k, a.row, a.column, b.row, b.column, c.row, packed};
+        return ProductShape{std::min(tile.m, c.rows - i * tile.m), std::min(tile.n, c.columns - j * tile.n), k, a.row, a.column, b.row, b.column, c.row,
+                            packed ? std::min(tile.m, c.rows) : 0};
     };
     // Packing pays when each packed panel serves several tiles of rows.
     const bool packed = batches == 1 && tiles_m >= 2 && c.rows >= 128;

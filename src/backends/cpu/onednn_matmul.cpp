@@ -32,7 +32,11 @@ using dnnl::memory;
 
 // Never destroyed: kernels may still run while static destructors do.
 const dnnl::engine& engine() {
-    static const dnnl::engine& cpu = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
+    static const dnnl::engine& cpu = []() -> const dnnl::engine& {
+        // Which kernel its cache hands out for a loosely described operand depends on what was made before; ours does not.
+        dnnl::set_primitive_cache_capacity(0);
+        return *new dnnl::engine(dnnl::engine::kind::cpu, 0);
+    }();
     return cpu;
 }
 
@@ -49,11 +53,18 @@ public:
         plain_b_ = memory::desc({s.k, s.n}, f32, {s.b_row, s.b_column});
         dnnl::primitive_attr attr;
         attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-        const auto b = s.packed ? memory::desc({s.k, s.n}, f32, memory::format_tag::any) : plain_b_;
+        memory::desc b = plain_b_;
+        if (s.packed_for == s.m) {
+            b = memory::desc({s.k, s.n}, f32, memory::format_tag::any);
+        } else if (s.packed_for != 0) {  // left to itself, oneDNN may want another layout for another number of rows
+            ProductShape lead = s;
+            lead.m = s.packed_for;
+            b = static_cast<const OneDnnProduct&>(*find(lead)).description_.weights_desc();
+        }
         description_ = dnnl::matmul::primitive_desc(engine(), a, b, c, attr);
         matmul_ = dnnl::matmul(description_);
         scratch_bytes_ = std::max<size_t>(1, description_.scratchpad_desc().get_size());
-        if (s.packed) reorder_ = dnnl::reorder({engine(), plain_b_, engine(), description_.weights_desc()});
+        if (s.packed_for != 0) reorder_ = dnnl::reorder({engine(), plain_b_, engine(), description_.weights_desc()});
     }
     size_t packed_bytes() const override { return description_.weights_desc().get_size(); }
     void pack(const float* b, void* packed) const override {
@@ -102,7 +113,7 @@ private:
 
 struct Hash {
     size_t operator()(const ProductShape& s) const noexcept {
-        size_t h = s.packed;
+        size_t h = static_cast<size_t>(s.packed_for);
         for (const int64_t v : {s.m, s.n, s.k, s.a_row, s.a_column, s.b_row, s.b_column, s.c_row}) h = h * 0x9E3779B97F4A7C15u + static_cast<size_t>(v);
         return h;
     }

@@ -12,8 +12,8 @@ struct ProductShape {
     int64_t m, n, k;
     int64_t a_row, a_column;
     int64_t b_row, b_column;
-    int64_t c_row;  // C's columns are adjacent
-    bool packed;    // B was packed by pack()
+    int64_t c_row;       // C's columns are adjacent
+    int64_t packed_for;  // B was packed by the product of this many rows, whose layout all others follow; 0: plain
     friend bool operator==(const ProductShape&, const ProductShape&) = default;
 };
 

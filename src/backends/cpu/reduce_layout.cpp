@@ -39,7 +39,7 @@ ReduceLayout::ReduceLayout(const KernelCall& call, const View& in, const bool (&
 void reduced_dims(const Attributes& attributes, int dims_position, int rank, bool (&reduced)[kMaxRank]) {
     const bool all = !attributes.present(dims_position) || attributes.length(dims_position) == 0;
     std::fill(reduced, reduced + kMaxRank, all);
-    if (all) return;
+    if (all || rank == 0) return;
     for (int64_t i = 0; i < attributes.length(dims_position); ++i) {
         const int64_t d = attributes.list(dims_position)[i];
         reduced[d < 0 ? d + rank : d] = true;

@@ -22,7 +22,7 @@ void scatter_as(const char* from, char* to, int64_t stride, int64_t n) noexcept 
     for (int64_t i = 0; i < n; ++i) out[i * stride] = in[i];
 }
 
-/// n elements of 1, 4 or 8 bytes, `stride` elements apart, to a contiguous place.
+/// n elements of 1, 2, 4 or 8 bytes, `stride` elements apart, to a contiguous place.
 inline void gather(const char* from, int64_t stride, char* to, int64_t n, int64_t element) noexcept {
     if (stride == 1) {
         std::memcpy(to, from, static_cast<size_t>(n * element));
@@ -30,6 +30,8 @@ inline void gather(const char* from, int64_t stride, char* to, int64_t n, int64_
         gather_as<uint64_t>(from, stride, to, n);
     } else if (element == 4) {
         gather_as<uint32_t>(from, stride, to, n);
+    } else if (element == 2) {
+        gather_as<uint16_t>(from, stride, to, n);
     } else {
         gather_as<uint8_t>(from, stride, to, n);
     }
@@ -43,6 +45,8 @@ inline void scatter(const char* from, char* to, int64_t stride, int64_t n, int64
         scatter_as<uint64_t>(from, to, stride, n);
     } else if (element == 4) {
         scatter_as<uint32_t>(from, to, stride, n);
+    } else if (element == 2) {
+        scatter_as<uint16_t>(from, to, stride, n);
     } else {
         scatter_as<uint8_t>(from, to, stride, n);
     }
