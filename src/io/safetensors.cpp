@@ -116,26 +116,53 @@ Record parse_record(const std::string& name, const Json& value) {
     return record;
 }
 
+/// Looks through JSON text for what the parser would let pass: keys that come twice (it keeps the last), deep nesting.
+struct KeyCheck final : nlohmann::json_sax<Json> {
+    std::string problem;
+    std::vector<std::unordered_set<std::string>> keys;
+
+    bool open() {
+        constexpr size_t kDeepest = 8;  // three would do
+        if (keys.size() >= kDeepest) problem = "is nested too deeply";
+        keys.emplace_back();
+        return problem.empty();
+    }
+    bool close() {
+        keys.pop_back();
+        return true;
+    }
+    bool start_object(size_t) override { return open(); }
+    bool end_object() override { return close(); }
+    bool start_array(size_t) override { return open(); }
+    bool end_array() override { return close(); }
+    bool key(string_t& name) override {
+        if (!keys.back().insert(name).second) problem = fmt::format("names '{}' twice", name.substr(0, 200));
+        return problem.empty();
+    }
+    bool parse_error(size_t, const std::string&, const Json::exception& error) override {
+        problem = fmt::format("is not JSON: {}", std::string_view(error.what()).substr(0, 200));
+        return false;
+    }
+    bool null() override { return true; }
+    bool boolean(bool) override { return true; }
+    bool number_integer(number_integer_t) override { return true; }
+    bool number_unsigned(number_unsigned_t) override { return true; }
+    bool number_float(number_float_t, const string_t&) override { return true; }
+    bool string(string_t&) override { return true; }
+    bool binary(binary_t&) override { return true; }
+};
+
 /// The header's entries in the order of their data, which must be covered without holes and overlaps.
 std::vector<Record> parse_header(const std::string& path, std::string_view text, uint64_t data_bytes) {
-    // The parser keeps the last of two equal keys; a file that has both is refused.
-    std::vector<std::unordered_set<std::string>> keys;
-    std::string repeated;
-    const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-        if (depth > 8) fail(ErrorKind::Value, "safetensors: the header of '{}' is nested too deeply", path);
-        if (event == Json::parse_event_t::object_start) keys.emplace_back();
-        if (event == Json::parse_event_t::object_end) keys.pop_back();
-        if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) repeated = parsed.get<std::string>();
-        return true;
-    };
+    KeyCheck check;
     Json header;
     try {
-        header = Json::parse(text, watch);
+        if (Json::sax_parse(text, &check)) header = Json::parse(text);
     } catch (const Json::exception& error) {
         fail(ErrorKind::Value, "safetensors: the header of '{}' is not JSON: {}", path, std::string_view(error.what()).substr(0, 200));
     }
+    if (!check.problem.empty()) fail(ErrorKind::Value, "safetensors: the header of '{}' {}", path, check.problem);
     if (!header.is_object()) fail(ErrorKind::Value, "safetensors: the header of '{}' is not a JSON object", path);
-    if (!repeated.empty()) fail(ErrorKind::Value, "safetensors: '{}' names '{}' twice", path, repeated.substr(0, 200));
     std::vector<Record> records;
     for (const auto& [name, value] : header.items()) {
         if (name != kMetadata) records.push_back(parse_record(name, value));
