@@ -3,6 +3,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/binary.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -15,8 +16,8 @@
 namespace clikart::cpu {
 
 enum class Binary { Add, Sub, Mul, Div, Maximum };
-/// n results to contiguous `out`; an operand advances by its step, 0 or 1.
-using BinaryRun = void (*)(const void* a, int64_t step_a, const void* b, int64_t step_b, void* out, int64_t n);
+/// n results to contiguous `out`, past the caches when `streamed`; an operand advances by its step, 0 or 1.
+using BinaryRun = void (*)(const void* a, int64_t step_a, const void* b, int64_t step_b, void* out, int64_t n, bool streamed);
 
 }  // namespace clikart::cpu
 #endif
@@ -76,7 +77,7 @@ struct AndFn {
 };
 
 template <class F, class T>
-void run(const void* a_bytes, int64_t step_a, const void* b_bytes, int64_t step_b, void* out_bytes, int64_t n) {
+void run(const void* a_bytes, int64_t step_a, const void* b_bytes, int64_t step_b, void* out_bytes, int64_t n, bool streamed) {
     const hn::ScalableTag<T> d;
     const auto* a = static_cast<const T*>(a_bytes);
     const auto* b = static_cast<const T*>(b_bytes);
@@ -84,7 +85,10 @@ void run(const void* a_bytes, int64_t step_a, const void* b_bytes, int64_t step_
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     const F f;
     int64_t i = 0;
-    if (step_a && step_b) {
+    if (step_a && step_b && streamed && reinterpret_cast<uintptr_t>(out) % kMemoryAlignment == 0) {
+        for (; i + lanes <= n; i += lanes) hn::Stream(f(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, out + i);
+        hwy::FlushStream();
+    } else if (step_a && step_b) {
         for (; i + lanes <= n; i += lanes) hn::StoreU(f(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, out + i);
     } else if (step_a) {
         const auto vb = hn::Set(d, *b);
@@ -146,18 +150,19 @@ void binary(const KernelCall& call) {
     const StridedLoop<3> loop(call.outputs[0], {call.inputs, 2});
     const int64_t so = loop.inner_stride(0), sa = loop.inner_stride(1), sb = loop.inner_stride(2);
     const auto simple = [](int64_t stride) { return stride == 0 || stride == 1; };
+    const int64_t element = size_of(t);
+    const bool streamed = loop.count() * element >= kStreamedBytes;
     if (so == 1 && simple(sa) && simple(sb)) {
-        loop.parallel_runs(call, [=](char* const* p, int64_t n) { run(p[1], sa, p[2], sb, p[0], n); });
+        loop.parallel_runs(call, [=](char* const* p, int64_t n) { run(p[1], sa, p[2], sb, p[0], n, streamed); });
         return;
     }
-    const int64_t element = size_of(t);
     loop.parallel_runs(call, [=](char* const* p, int64_t n) {
         alignas(64) char ta[kTile * kWidest], tb[kTile * kWidest];
         for (int64_t i = 0; i < n; i += kTile) {
             const int64_t m = std::min(kTile, n - i);
             gather(p[1] + i * sa * element, sa, ta, m, element);
             gather(p[2] + i * sb * element, sb, tb, m, element);
-            run(ta, 1, tb, 1, ta, m);
+            run(ta, 1, tb, 1, ta, m, false);
             scatter(ta, p[0] + i * so * element, so, m, element);
         }
     });

@@ -8,6 +8,10 @@ namespace clikart::cpu {
 /// Elements per parallel piece: large enough that taking a piece costs nothing, small enough to balance two cores.
 inline constexpr int64_t kPiece = 32 * 1024;
 
+/// From this size on an output goes to memory past the caches: it would not stay in them anyway, and a line need not be
+/// read before it is overwritten.
+inline constexpr int64_t kStreamedBytes = int64_t{8} << 20;
+
 /// N operands over one shape, dimensions merged where every operand allows it.  Operand 0 is the output.
 template <int N>
 class StridedLoop {

@@ -3,6 +3,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/unary.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -16,8 +17,8 @@
 namespace clikart::cpu {
 
 enum class Unary { Exp, Relu, Tanh, Abs };
-/// n contiguous elements from `in` to `out`.
-using UnaryRun = void (*)(const void* in, void* out, int64_t n);
+/// n contiguous elements from `in` to `out`, past the caches when `streamed`.
+using UnaryRun = void (*)(const void* in, void* out, int64_t n, bool streamed);
 
 }  // namespace clikart::cpu
 #endif
@@ -54,13 +55,17 @@ struct AbsFn {
 };
 
 template <class F, class T>
-void run(const void* in_bytes, void* out_bytes, int64_t n) {
+void run(const void* in_bytes, void* out_bytes, int64_t n, bool streamed) {
     const hn::ScalableTag<T> d;
     const auto* in = static_cast<const T*>(in_bytes);
     auto* out = static_cast<T*>(out_bytes);
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     const F f;
     int64_t i = 0;
+    if (streamed && reinterpret_cast<uintptr_t>(out) % kMemoryAlignment == 0) {
+        for (; i + lanes <= n; i += lanes) hn::Stream(f(d, hn::LoadU(d, in + i)), d, out + i);
+        hwy::FlushStream();
+    }
     for (; i + lanes <= n; i += lanes) hn::StoreU(f(d, hn::LoadU(d, in + i)), d, out + i);
     if (i < n) {
         HWY_ALIGN T buffer[hn::MaxLanes(d)] = {};
@@ -106,7 +111,7 @@ void unary(const KernelCall& call) {
     const StridedLoop<2> loop(call.outputs[0], {&in, 1});
     const int64_t element = size_of(dtype_of(in));
     if (loop.inner_stride(0) == 1 && loop.inner_stride(1) == 1) {
-        loop.parallel_runs(call, [run](char* const* p, int64_t n) { run(p[1], p[0], n); });
+        loop.parallel_runs(call, [run, streamed = loop.count() * element >= kStreamedBytes](char* const* p, int64_t n) { run(p[1], p[0], n, streamed); });
         return;
     }
     loop.parallel_runs(call, [&, so = loop.inner_stride(0), si = loop.inner_stride(1)](char* const* p, int64_t n) {
@@ -114,7 +119,7 @@ void unary(const KernelCall& call) {
         for (int64_t i = 0; i < n; i += kTile) {
             const int64_t m = std::min(kTile, n - i);
             gather(p[1] + i * si * element, si, tile, m, element);
-            run(tile, tile, m);
+            run(tile, tile, m, false);
             scatter(tile, p[0] + i * so * element, so, m, element);
         }
     });
