@@ -6,7 +6,6 @@ from .tensor import Size, Tensor, tensor  # first: the other modules need the cl
 from . import graph, memory, nn
 from ._enums import (
     ClikaRTError,
-    DType,
     bfloat16,
     bool_,
     float16,
@@ -24,6 +23,7 @@ from ._enums import (
 from ._library import lib as _lib
 from ._library import text as _text
 from .creation import is_available, ones, zeros
+from .dtype import DType
 from .files import load, save
 from .graph import trace
 from .ops import *  # noqa: F403

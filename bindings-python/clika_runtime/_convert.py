@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from operator import index
 from typing import Any
 
-from ._enums import ClikaRTTypeError, DType
+from ._enums import ClikaRTTypeError
 from ._library import NULL, c_text, check_pointer, ffi, lib
+from .dtype import DType
 from .tensor import Tensor
 
 #: What an operator takes for a tensor: one, or a number that gives way to tensors in type promotion.

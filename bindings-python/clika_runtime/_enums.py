@@ -5,30 +5,7 @@ from __future__ import annotations
 
 import enum
 
-
-class DType:
-    """An element type, such as ``clika_runtime.float32``.  One object each: compare with ``is`` or ``==``."""
-
-    __slots__ = ("bits", "code", "name")
-
-    name: str
-    code: int
-    bits: int
-
-    def __init__(self, name: str, code: int, bits: int) -> None:
-        self.name, self.code, self.bits = name, code, bits
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self.bits // 8
-
-    def __repr__(self) -> str:
-        return f"clika_runtime.{self.name}"
-
-    def __reduce__(self) -> str:
-        return "bool_" if self.name == "bool" else self.name
-
+from .dtype import DType
 
 bool_ = DType("bool", 1, 8)
 uint8 = DType("uint8", 2, 8)
@@ -43,8 +20,6 @@ float16 = DType("float16", 10, 16)
 bfloat16 = DType("bfloat16", 11, 16)
 float32 = DType("float32", 12, 32)
 float64 = DType("float64", 13, 64)
-
-DTYPES: dict[int, DType] = {d.code: d for d in (bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, bfloat16, float32, float64)}
 #: By the name of the NumPy dtype (ml_dtypes' for bfloat16).
 BY_NUMPY_NAME: dict[str, DType] = {
     "bool": bool_,

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from . import ops
 from ._convert import DeviceLike
-from ._enums import DType, float32
+from ._enums import float32
 from ._library import c_text, check, lib
+from .dtype import DType
 from .tensor import Tensor
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._convert import operand
-from ._enums import DTYPES, ClikaRTNotImplementedError, ClikaRTTypeError, ClikaRTValueError, DType, NodeKind, OpCode
+from ._enums import ClikaRTNotImplementedError, ClikaRTTypeError, ClikaRTValueError, NodeKind, OpCode
 from ._library import c_text, check, check_pointer, ffi, lib, text
+from .dtype import DType
 from .tensor import Size, Tensor, wrap
 
 __all__ = ["ModelGraph", "Node", "NodeKind", "OpCode", "trace"]
@@ -48,7 +49,7 @@ class ModelGraph:
             node.struct_size = ffi.sizeof("clikart_node")
             check(lib.clikart_graph_node(self._handle, i, node))
             shape, inputs = Size(node.shape[0 : node.rank]), tuple(node.inputs[0 : node.n_inputs])
-            found.append(Node(OpCode(node.op_code), NodeKind(node.kind), DTYPES[node.dtype], shape, inputs))
+            found.append(Node(OpCode(node.op_code), NodeKind(node.kind), DType.of_code(node.dtype), shape, inputs))
         return found
 
     def run(self, inputs: Sequence[Tensor] | Mapping[str, Tensor]) -> list[Tensor]:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from operator import index as as_int
 
 from ._convert import DeviceLike, TensorLike, dtype_code, int_list, operand, operands, optional_int, placement
-from ._enums import DType
 from ._library import lib
+from .dtype import DType
 from .tensor import Tensor, wrap
 
 __all__ = [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._enums import BY_NUMPY_NAME, DTYPES, ClikaRTRuntimeError, ClikaRTTypeError, DType, bfloat16
+from ._enums import BY_NUMPY_NAME, ClikaRTRuntimeError, ClikaRTTypeError, bfloat16
 from ._library import check_pointer, ffi, lib, raise_error
+from .dtype import DType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +95,7 @@ class Tensor:
 
     @property
     def dtype(self) -> DType:
-        return DTYPES[lib.clikart_tensor_dtype(self._handle)]
+        return DType.of_code(lib.clikart_tensor_dtype(self._handle))
 
     @property
     def shape(self) -> Size:

@@ -44,7 +44,7 @@ def test_layouts_are_those_of_c(struct, tmp_path):
 
 
 def test_numbers_are_those_of_c():
-    for dtype in clika_runtime._enums.DTYPES.values():
+    for dtype in clika_runtime._enums.BY_NUMPY_NAME.values():
         assert getattr(lib, f"CLIKART_{dtype.name.upper()}") == dtype.code
     for code in clika_runtime.graph.OpCode:
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", code.name).upper()

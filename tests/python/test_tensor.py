@@ -139,6 +139,7 @@ def test_copy_and_pickle():
     t = crt.permute(crt.tensor([[1.0, 2.0], [3.0, 4.0]]), (1, 0))
     for other in (copy.copy(t), copy.deepcopy(t), pickle.loads(pickle.dumps(t))):
         assert other.tolist() == t.tolist() and other.dtype is t.dtype and other.numpy().ctypes.data != t.numpy().ctypes.data
+    assert pickle.loads(pickle.dumps(crt.float32)) is crt.float32 and copy.deepcopy(crt.bool_) is crt.bool_
     del t, other
     gc.collect()
 

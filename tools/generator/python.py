@@ -21,37 +21,10 @@ HINTS = {
 
 
 def enums_py(ops: list[Op]) -> str:
-    text = NOTE + '"""Dtypes, error classes and the enums of graphs."""\n\nfrom __future__ import annotations\n\nimport enum\n\n\n'
-    text += '''class DType:
-    """An element type, such as ``clika_runtime.float32``.  One object each: compare with ``is`` or ``==``."""
-
-    __slots__ = ("bits", "code", "name")
-
-    name: str
-    code: int
-    bits: int
-
-    def __init__(self, name: str, code: int, bits: int) -> None:
-        self.name, self.code, self.bits = name, code, bits
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self.bits // 8
-
-    def __repr__(self) -> str:
-        return f"clika_runtime.{self.name}"
-
-    def __reduce__(self) -> str:
-        return "bool_" if self.name == "bool" else self.name
-
-
-'''
+    text = NOTE + '"""Dtypes, error classes and the enums of graphs."""\n\nfrom __future__ import annotations\n\nimport enum\n\nfrom .dtype import DType\n\n'
     for d in read_dtypes():
         name = "bool_" if d["name"] == "bool" else d["name"]
         text += f'{name} = DType("{d["name"]}", {d["code"]}, {d["bits"]})\n'
-    names = ", ".join("bool_" if d["name"] == "bool" else d["name"] for d in read_dtypes())
-    text += f"\nDTYPES: dict[int, DType] = {{d.code: d for d in ({names})}}\n"
     numpy = "".join(f'    "{d["numpy"].rsplit(".", 1)[-1]}": {"bool_" if d["name"] == "bool" else d["name"]},\n' for d in read_dtypes())
     text += f"#: By the name of the NumPy dtype (ml_dtypes' for bfloat16).\nBY_NUMPY_NAME: dict[str, DType] = {{\n{numpy}}}\n\n\n"
     for e in read_errors():
@@ -91,7 +64,7 @@ def ops_py(ops: list[Op]) -> str:
     text = NOTE + '"""The operators.  Each checks its arguments, returns at once, and computes behind the call."""\n\n'
     text += "from __future__ import annotations\n\nfrom collections.abc import Iterable, Sequence\nfrom operator import index as as_int\n\n"
     text += "from ._convert import DeviceLike, TensorLike, dtype_code, int_list, operand, operands, optional_int, placement\n"
-    text += "from ._enums import DType\nfrom ._library import lib\nfrom .tensor import Tensor, wrap\n\n"
+    text += "from ._library import lib\nfrom .dtype import DType\nfrom .tensor import Tensor, wrap\n\n"
     text += "__all__ = [\n" + "".join(f'    "{name}",\n' for name in sorted(op.name for op in ops)) + "]\n\n"
     for op in ops:
         text += f"_{op.name} = lib.clikart_{op.name}\n"

@@ -1,0 +1,37 @@
+"""The class of element types; the types themselves are generated."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class DType:
+    """An element type, such as ``clika_runtime.float32``.  One object each: compare with ``is`` or ``==``."""
+
+    __slots__ = ("bits", "code", "name")
+
+    name: str
+    code: int
+    bits: int
+
+    _by_code: ClassVar[dict[int, DType]] = {}
+
+    def __init__(self, name: str, code: int, bits: int) -> None:
+        self.name, self.code, self.bits = name, code, bits
+        self._by_code[code] = self
+
+    @staticmethod
+    def of_code(code: int) -> DType:
+        """The dtype of a number of the C ABI."""
+        return DType._by_code[code]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.bits // 8
+
+    def __repr__(self) -> str:
+        return f"clika_runtime.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DType.of_code, (self.code,)
