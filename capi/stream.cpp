@@ -58,6 +58,10 @@ void clikart_drain(void) {
     Stream::drain_all();
 }
 
+void clikart_finish(void) {
+    finish_work();
+}
+
 void clikart_shutdown(void) {
     shut_down();
 }

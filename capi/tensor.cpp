@@ -69,11 +69,14 @@ int clikart_tensor_wait(const clikart_tensor* tensor, int64_t timeout_ns) {
     return guarded([&] { return settle_within(checked_tensor(tensor, "wait"), "wait", timeout_ns) ? 1 : 0; });
 }
 
+int clikart_tensor_wait_writable(const clikart_tensor* tensor, int64_t timeout_ns) {
+    return guarded([&] { return settle_for_writing(checked_tensor(tensor, "wait"), "wait", timeout_ns) ? 1 : 0; });
+}
+
 void* clikart_tensor_data(const clikart_tensor* tensor) {
     return guarded([&]() -> void* {
         const Tensor& t = checked_tensor(tensor, "data");
         settle(t, "data");
-        settle_reads(t);
         if (t.data()) return t.data();
         alignas(kWidestElement) static char nothing[kWidestElement];  // an empty tensor has no memory
         return nothing;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from operator import index
 from typing import Any
 
@@ -58,8 +58,10 @@ def int_list(values: int | Sequence[int] | None) -> tuple[Any, int]:
     """Pointer and length; None is NULL, one int a list of one."""
     if values is None:
         return NULL, 0
-    if isinstance(values, int):
-        return (values,), 1
+    if isinstance(values, (str, bytes, Mapping, Set)):
+        raise ClikaRTTypeError(f"expected an int or a sequence of ints, got {values!r}")
+    if hasattr(values, "__index__"):
+        return (index(values),), 1
     integers = tuple(map(index, values))
     return (integers, len(integers)) if integers else (_EMPTY, 0)
 

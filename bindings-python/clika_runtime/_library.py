@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import _cdef
-from ._enums import ERRORS, ClikaRTValueError
+from ._enums import ERRORS, ClikaRTTypeError, ClikaRTValueError
 
 ffi: Any = _cdef.ffi
 NULL: Any = ffi.NULL
@@ -27,7 +27,9 @@ def _find() -> str:
 lib: Any = ffi.dlopen(_find())
 if lib.clikart_version() != _VERSION:
     raise ImportError(f"clika_runtime needs libclikart {_VERSION}, {_find()} is {lib.clikart_version()}")
-atexit.register(lib.clikart_shutdown)
+
+# Before the interpreter is taken apart.  Not a shutdown: another interpreter of this process may go on.
+atexit.register(lib.clikart_finish)
 
 
 def text(pointer: Any) -> str:
@@ -38,6 +40,8 @@ def text(pointer: Any) -> str:
 
 def c_text(value: str | bytes, what: str) -> Any:
     """A zero-terminated string that the caller keeps alive; refuses what C would cut short."""
+    if not isinstance(value, (str, bytes)):
+        raise ClikaRTTypeError(f"{what}: expected a str, got {type(value).__name__}")
     encoded = value.encode() if isinstance(value, str) else value
     if b"\0" in encoded:
         raise ClikaRTValueError(f"{what}: embedded null byte in {value!r}")

@@ -17,6 +17,8 @@ class DType:
     _by_code: ClassVar[dict[int, DType]] = {}
 
     def __init__(self, name: str, code: int, bits: int) -> None:
+        if code in self._by_code:
+            raise TypeError(f"DType: {self._by_code[code]!r} exists already; dtypes are not made by hand")
         self.name, self.code, self.bits = name, code, bits
         self._by_code[code] = self
 

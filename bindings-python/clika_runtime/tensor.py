@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._enums import BY_NUMPY_NAME, ClikaRTRuntimeError, ClikaRTTypeError, bfloat16
+from ._enums import BY_NUMPY_NAME, ClikaRTNotImplementedError, ClikaRTRuntimeError, ClikaRTTypeError, bfloat16
 from ._library import check_pointer, ffi, lib, raise_error
 from .dtype import DType
 
@@ -48,21 +49,38 @@ def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 
 class _HostMemory:
-    """What NumPy needs to see a tensor's memory; keeps the tensor alive as long as an array looks at it."""
+    """What NumPy needs to see a tensor's memory; keeps it alive as long as an array looks at it."""
 
-    __slots__ = ("__array_interface__", "_handle")
+    __slots__ = ("__array_interface__", "_owner")
 
-    def __init__(self, tensor: Tensor, dtype: str, address: int) -> None:
-        lib.clikart_tensor_retain(tensor._handle)  # a reference of its own: a parameter may take another value
-        self._handle = ffi.gc(ffi.cast("clikart_tensor*", tensor._handle), _release)
-        itemsize = tensor.dtype.itemsize
+    def __init__(self, handle: Any, typestr: str) -> None:
+        lib.clikart_tensor_retain(handle)  # a reference of its own: a parameter may take another value
+        self._owner = ffi.gc(ffi.cast("clikart_tensor*", handle), _release)
+        address = int(ffi.cast("uintptr_t", check_pointer(lib.clikart_tensor_data(handle))))
+        itemsize = DType.of_code(lib.clikart_tensor_dtype(handle)).itemsize
+        shape, strides = _dims(handle, lib.clikart_tensor_shape), _dims(handle, lib.clikart_tensor_strides)
+        if 0 in shape:
+            strides = (0,) * len(shape)  # of no consequence, and too large for NumPy perhaps
         self.__array_interface__ = {
             "version": 3,
-            "shape": tuple(tensor.shape),
-            "typestr": dtype,
+            "shape": shape,
+            "typestr": typestr,
             "data": (address, False),
-            "strides": tuple(s * itemsize for s in tensor.stride()),
+            "strides": tuple(s * itemsize for s in strides),
         }
+
+
+def _dims(handle: Any, which: Any) -> tuple[int, ...]:
+    return tuple(which(handle)[0 : lib.clikart_tensor_rank(handle)])
+
+
+def _wait(wait: Any, handle: Any) -> None:
+    """Waits in slices between which Python may look at signals; they grow, as work that reads a tensor may keep coming."""
+    timeout = _WAIT_SLICE_NS
+    while (state := wait(handle, timeout)) == 0:
+        timeout += timeout // 4
+    if state < 0:
+        raise_error()
 
 
 class Tensor:
@@ -83,13 +101,13 @@ class Tensor:
 
     def __del__(self) -> None:
         try:
-            handle = self._handle
+            handle, self._handle = self._handle, ffi.NULL  # the garbage collector may still let others look at us
         except AttributeError:  # __init__ refused
             return
         _release(handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return tensor, (self.numpy(),)
+        return tensor, (self._read(),)
 
     # ---- metadata: never waits
 
@@ -99,7 +117,7 @@ class Tensor:
 
     @property
     def shape(self) -> Size:
-        return Size(lib.clikart_tensor_shape(self._handle)[0 : self.ndim])
+        return Size(_dims(self._handle, lib.clikart_tensor_shape))
 
     @property
     def ndim(self) -> int:
@@ -122,7 +140,7 @@ class Tensor:
 
     def stride(self) -> tuple[int, ...]:
         """The distance between neighbours along each dimension, in elements."""
-        return tuple(lib.clikart_tensor_strides(self._handle)[0 : self.ndim])
+        return _dims(self._handle, lib.clikart_tensor_strides)
 
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order without gaps."""
@@ -132,36 +150,44 @@ class Tensor:
     # ---- values: each waits
 
     def _settle(self) -> None:
-        while (state := lib.clikart_tensor_wait(self._handle, _WAIT_SLICE_NS)) == 0:
-            pass
-        if state < 0:
-            raise_error()
+        _wait(lib.clikart_tensor_wait, self._handle)
+
+    def _view(self, wait: Any) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        handle = self._handle  # once: a parameter may take another value meanwhile
+        _wait(wait, handle)
+        dtype = _numpy_dtype(DType.of_code(lib.clikart_tensor_dtype(handle)))
+        if dtype.kind == "V":  # NumPy's interface cannot name ml_dtypes' types
+            return np.asarray(_HostMemory(handle, f"<u{dtype.itemsize}")).view(dtype)
+        return np.asarray(_HostMemory(handle, dtype.str))
+
+    def _read(self) -> np.ndarray[Any, Any]:
+        """The memory, for a look that is over before anything else happens."""
+        return self._view(lib.clikart_tensor_wait)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The tensor's memory as a NumPy array, without a copy.
 
-        Also waits for operators that still read the memory, because the array may be written to.
+        Waits for the value, and for operators that read the memory now, because the array may be written to.  What you
+        write there while operators that were called later still read it reaches them or not: wait for their results first.
 
         Raises:
             ClikaRTError: the tensor stands for a value while a graph is recorded, or its computation failed.
         """
-        import numpy as np
-
-        self._settle()
-        address = int(ffi.cast("uintptr_t", check_pointer(lib.clikart_tensor_data(self._handle))))
-        dtype = _numpy_dtype(self.dtype)
-        if dtype.kind == "V":  # NumPy's interface cannot name ml_dtypes' types
-            return np.asarray(_HostMemory(self, f"<u{dtype.itemsize}", address)).view(dtype)
-        return np.asarray(_HostMemory(self, dtype.str, address))
+        return self._view(lib.clikart_tensor_wait_writable)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         import numpy as np
 
-        return np.array(self.numpy(), dtype=dtype, copy=copy)
+        return np.array(self.numpy() if copy is False or copy is None else self._read(), dtype=dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:
         options.pop("stream", None)
-        return self.numpy().__dlpack__(**options)
+        array = self.numpy()
+        if any(stride < 0 for stride in array.strides):
+            array = array.copy()  # some consumers take negative strides for corruption and abort
+        return array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
@@ -174,12 +200,12 @@ class Tensor:
         """
         if self.numel() != 1:
             raise ClikaRTRuntimeError(f"item: needs one element, got shape {list(self.shape)}")
-        value: bool | int | float = self.numpy().item()
+        value: bool | int | float = self._read().item()
         return value
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; a number for a 0-d tensor."""
-        return self.numpy().tolist()
+        return self._read().tolist()
 
     def __bool__(self) -> bool:
         if self.numel() != 1:
@@ -197,7 +223,7 @@ class Tensor:
             return f"{type(self).__name__}(stands for a value, shape={list(self.shape)}, dtype={self.dtype.name})"
         import numpy as np
 
-        values = np.array2string(self.numpy(), separator=", ", prefix="Tensor(")
+        values = np.array2string(self._read(), separator=", ", prefix="Tensor(")
         return f"{type(self).__name__}({values}, dtype={self.dtype.name})"
 
     def __len__(self) -> int:
@@ -234,16 +260,30 @@ class Tensor:
     def __matmul__(self, other: TensorLike) -> Tensor:
         return _ops.matmul(self, other)
 
+    def __rmatmul__(self, other: TensorLike) -> Tensor:
+        return _ops.matmul(other, self)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        raise ClikaRTNotImplementedError("==: comparing tensors is not part of this version; compare t.numpy()")
+
+    __hash__ = object.__hash__
+
     def __neg__(self) -> Tensor:
         return _ops.mul(self, -1)
 
-    def reshape(self, *shape: int) -> Tensor:
-        """See :func:`clika_runtime.reshape`."""
-        return _ops.reshape(self, shape)
+    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
+        """See :func:`clika_runtime.reshape`; the sizes one by one or as one sequence."""
+        return _ops.reshape(self, _unpacked(shape))
 
-    def permute(self, *dims: int) -> Tensor:
-        """See :func:`clika_runtime.permute`."""
-        return _ops.permute(self, dims)
+    def permute(self, *dims: int | Sequence[int]) -> Tensor:
+        """See :func:`clika_runtime.permute`; the dimensions one by one or as one sequence."""
+        return _ops.permute(self, _unpacked(dims))
+
+
+def _unpacked(values: tuple[Any, ...]) -> Any:
+    return values[0] if len(values) == 1 else values
 
 
 _new = Tensor.__new__
@@ -276,15 +316,17 @@ def tensor(data: Any, dtype: DType | None = None) -> Tensor:
     import numpy as np
 
     if isinstance(data, Tensor):
-        data = data.numpy()
+        data = data._read()
     array = np.asarray(data)
+    if array.dtype.name not in BY_NUMPY_NAME:
+        raise ClikaRTTypeError(f"tensor: dtype {array.dtype} has no equivalent here")
     if dtype is not None:
+        if not isinstance(dtype, DType):
+            raise ClikaRTTypeError(f"tensor: expected a dtype such as clika_runtime.float32, got {dtype!r}")
         array = array.astype(_numpy_dtype(dtype), copy=False)
     elif array.dtype == np.float64 and not isinstance(data, (np.ndarray, np.generic)):
         array = array.astype(np.float32)
-    known = BY_NUMPY_NAME.get(array.dtype.name)
-    if known is None:
-        raise ClikaRTTypeError(f"tensor: dtype {array.dtype} has no equivalent here")
+    known = BY_NUMPY_NAME[array.dtype.name]
     array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).reshape(array.shape)
     address = ffi.cast("void*", array.__array_interface__["data"][0])
     return wrap(lib.clikart_tensor_from_data(address, known.code, array.shape or ffi.NULL, array.ndim))

@@ -6,6 +6,12 @@
 
 namespace clikart {
 
+void finish_work() {
+    Stream::close_gate();
+    Stream::drain_all();
+    Stream::open_gate();
+}
+
 void shut_down() {
     Stream::close_gate();
     Stream::drain_all();

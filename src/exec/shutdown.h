@@ -3,6 +3,9 @@
 
 namespace clikart {
 
+/// Returns when all that was submitted is over; refuses further work meanwhile, so that it does return.
+void finish_work();
+
 /// Refuses further work from now on, and returns when all that was submitted is over.
 void shut_down();
 

@@ -1,5 +1,7 @@
 #include "exec/stream.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <thread>
 
@@ -18,16 +20,21 @@ constexpr uint64_t kInFlight = 256;
 constexpr int kWaitSpins = 300;
 constexpr int kWaitYields = 100;
 
-std::mutex submission;  // guards the hazards of all storages, the queues, tokens and tickets of all streams, and these:
-bool gate_closed = false;
-uint64_t unfinished = 0;                                                     // calls submitted and not over, on all streams
+std::mutex submission;    // guards the hazards of all storages, the queues, tokens and tickets of all streams, and these:
+int gate_closed = 0;      // by how many
+uint64_t unfinished = 0;  // calls submitted and not over, on all streams
 std::condition_variable& nothing_unfinished = *new std::condition_variable;  // never destroyed: the end of the process waits on it
 
 thread_local bool thread_is_over = false;  // outlives the lane
 
 struct Lane {
     const Ref<Stream> stream = make_ref<Stream>(Device{});
-    ~Lane() { thread_is_over = true; }
+    ~Lane() {
+        thread_is_over = true;
+        // exit() destroys the main thread's objects first of all: before oneDNN's, some of which come to be, and are registered
+        // for destruction, only while its kernels are first made.
+        if (getpid() == gettid()) finish_work();
+    }
 };
 
 void add_dependency(std::vector<Ticket>& list, const Ticket& ticket, const Timeline* own) {
@@ -303,7 +310,12 @@ Ticket Stream::last_write(const Storage& storage) {
 
 void Stream::close_gate() noexcept {
     std::lock_guard lock(submission);
-    gate_closed = true;
+    ++gate_closed;
+}
+
+void Stream::open_gate() noexcept {
+    std::lock_guard lock(submission);
+    --gate_closed;
 }
 
 void Stream::drain_all() {
@@ -311,12 +323,13 @@ void Stream::drain_all() {
     nothing_unfinished.wait(lock, [] { return unfinished == 0; });
 }
 
-Ticket Stream::open_read(const Storage& storage) {
+std::vector<Ticket> Stream::open_reads(const Storage& storage) {
+    std::vector<Ticket> open;
     std::lock_guard lock(submission);
     for (const Ticket& read : storage.reads) {
-        if (!read.settled()) return read;
+        if (!read.settled()) open.push_back(read);
     }
-    return {};
+    return open;
 }
 
 }  // namespace clikart

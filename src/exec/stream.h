@@ -67,12 +67,13 @@ public:
     static bool wait(const Ticket& ticket, int64_t timeout_ns = -1);
     /// The last write of a storage; empty when that was long ago.
     static Ticket last_write(const Storage& storage);
-    /// A ticket of a reader of the storage that is not over; empty when there is none.
-    static Ticket open_read(const Storage& storage);
+    /// The tickets of those that read the storage now.
+    static std::vector<Ticket> open_reads(const Storage& storage);
     /// Blocks until a moment when no work is under way anywhere, on callers included.
     static void drain_all();
-    /// From now on submit() throws ClikaRTError.
+    /// From now on submit() throws ClikaRTError, until every close_gate() was followed by an open_gate().
     static void close_gate() noexcept;
+    static void open_gate() noexcept;
 
 private:
     ~Stream() override = default;

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "ops/call.h"
+#include "ops/recorder.h"
 
 namespace clikart {
 namespace {
@@ -96,6 +97,7 @@ std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const 
         fail(ErrorKind::Value, "run: {} inputs given, the graph has {}: {}", inputs.size(), input_steps_.size(), listed(input_names_));
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
+        if (!thread_recorder()) require_value(*inputs[i], "run");
         const Step& expected = steps_[static_cast<size_t>(input_steps_[i])];
         if (inputs[i]->dtype() == expected.dtype && inputs[i]->shape() == expected.shape) continue;
         const bool shape = inputs[i]->dtype() == expected.dtype;

@@ -1,5 +1,7 @@
 #include "ops/call.h"
 
+#include <chrono>
+
 #include "backends/api.h"
 #include "ops/mode.h"
 #include "ops/recorder.h"
@@ -97,6 +99,7 @@ Ref<Tensor> call(OpCode op, std::span<Tensor* const> given, const Attributes& at
     OpCall checked{info, {inputs.data(), inputs.size()}, attributes};
     OutputSpec spec;
     info.shape(checked, spec);
+    checked_numel(spec.shape, info.name);  // whatever the rule came to
 
     // A copy instead of a view: where strides do not allow one, and of numbers, which many calls share.
     if (info.kind == NodeKind::View && (spec.strides.rank() != spec.shape.rank() || inputs[0]->number)) {
@@ -138,12 +141,15 @@ void settle(const Tensor& tensor, const char* who) {
     settle_within(tensor, who, -1);
 }
 
-void settle_reads(const Tensor& tensor) {
-    for (;;) {
-        const Ticket read = Stream::open_read(tensor.storage());
-        if (!read.timeline) return;
-        Stream::wait(read);
+bool settle_for_writing(const Tensor& tensor, const char* who, int64_t timeout_ns) {
+    using Clock = std::chrono::steady_clock;
+    const auto start = Clock::now();
+    if (!settle_within(tensor, who, timeout_ns)) return false;
+    for (const Ticket& read : Stream::open_reads(tensor.storage())) {
+        const int64_t spent = std::chrono::nanoseconds(Clock::now() - start).count();
+        if (!Stream::wait(read, timeout_ns < 0 ? -1 : std::max<int64_t>(0, timeout_ns - spent))) return false;
     }
+    return true;
 }
 
 Ref<Tensor> contiguous_value(Tensor& tensor) {

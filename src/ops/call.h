@@ -22,8 +22,8 @@ Ref<Tensor> call(OpCode op, std::span<Tensor* const> inputs, const Attributes& a
 void settle(const Tensor& tensor, const char* who);
 /// The same for at most `timeout_ns` nanoseconds (negative: without end); false when it still has none then.
 bool settle_within(const Tensor& tensor, const char* who, int64_t timeout_ns);
-/// Blocks until nothing that was submitted reads the tensor's memory any more, so that its owner may write to it.
-void settle_reads(const Tensor& tensor);
+/// The same, and also until what reads the tensor's memory now is over, so that its owner may write there.
+bool settle_for_writing(const Tensor& tensor, const char* who, int64_t timeout_ns);
 /// The tensor, or a contiguous copy of it, computed now even while the thread records a graph.  Not settled.
 Ref<Tensor> contiguous_value(Tensor& tensor);
 /// Throws as settle() does for a tensor without a value, without waiting.

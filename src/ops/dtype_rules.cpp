@@ -59,6 +59,12 @@ DTypes dtype_given_or_value(const OpCall& call) {
     return {DType::Unspecified, result_type(call)};
 }
 
+DTypes dtype_given_or_number(const OpCall& call) {
+    const DTypes types = dtype_given_or_value(call);
+    const bool given = call.attributes.integer(call.attributes.count - 1) != 0;
+    return {types.compute, types.result == DType::Bool && !given ? DType::Int64 : types.result};
+}
+
 DTypes dtype_promote(const OpCall& call) {
     const DType t = result_type(call);
     return {t, t};

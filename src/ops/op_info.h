@@ -24,7 +24,7 @@ struct DTypes {
     DType result;
 };
 
-/// What a shape rule answers.  Views also fill in strides and offset.
+/// What a shape rule answers; that the size can be addressed is checked after it.  Views also fill in strides and offset.
 struct OutputSpec {
     Dims shape;
     Dims strides;

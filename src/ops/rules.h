@@ -10,6 +10,7 @@ DTypes dtype_same(const OpCall&);             // as the input
 DTypes dtype_same_number(const OpCall&);      // as the input, which is not bool
 DTypes dtype_given(const OpCall&);            // the attribute `dtype`
 DTypes dtype_given_or_value(const OpCall&);   // the optional attribute `dtype`, else what the numbers promote to
+DTypes dtype_given_or_number(const OpCall&);  // the same, int64 for bools
 DTypes dtype_promote(const OpCall&);          // torch's promotion of both inputs
 DTypes dtype_promote_number(const OpCall&);   // the same, not bool
 DTypes dtype_promote_float(const OpCall&);    // the same, integers and bools become float32

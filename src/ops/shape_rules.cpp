@@ -32,10 +32,6 @@ bool broadcast(const Dims& a, const Dims& b, Dims& out) {
     return true;
 }
 
-void check_size(const OpCall& call, const Dims& shape) {
-    checked_numel(shape, call.info.name);
-}
-
 }  // namespace
 
 void shape_same(const OpCall& call, OutputSpec& out) {
@@ -48,15 +44,12 @@ void shape_broadcast(const OpCall& call, OutputSpec& out) {
         out.shape = a;
     } else if (!broadcast(a, b, out.shape)) {
         fail(ErrorKind::Value, "{}: shapes {} and {} do not broadcast", call.info.name, to_string(a), to_string(b));
-    } else {
-        check_size(call, out.shape);
     }
 }
 
 void shape_given(const OpCall& call, OutputSpec& out) {
     const Attributes& attributes = call.attributes;
     out.shape = Dims(std::span(attributes.list(attribute::full_shape), static_cast<size_t>(attributes.length(attribute::full_shape))));
-    check_size(call, out.shape);
     if (call.inputs[0]->numel() != 1) {
         fail(ErrorKind::Value, "{}: needs one value, got {}", call.info.name, describe(*call.inputs[0]));
     }
@@ -91,7 +84,6 @@ void shape_arange(const OpCall& call, OutputSpec& out) {
         if (n > 9e18) fail(ErrorKind::Value, "{}: more elements than can be addressed", call.info.name);
         out.shape = Dims{static_cast<int64_t>(n)};
     }
-    check_size(call, out.shape);
 }
 
 void shape_reduce(const OpCall& call, OutputSpec& out) {
@@ -147,7 +139,6 @@ void shape_concat(const OpCall& call, OutputSpec& out) {
             fail(ErrorKind::Value, "{}: more elements than can be addressed", call.info.name);
         }
     }
-    check_size(call, out.shape);
 }
 
 void shape_matmul(const OpCall& call, OutputSpec& out) {
@@ -162,7 +153,6 @@ void shape_matmul(const OpCall& call, OutputSpec& out) {
     if (!broadcast(batch_a, batch_b, out.shape)) refuse("leading dimensions do not broadcast");
     if (a.rank() > 1) out.shape.push_back(a[a.rank() - 2]);
     if (b.rank() > 1) out.shape.push_back(b[b.rank() - 1]);
-    check_size(call, out.shape);
 }
 
 void shape_reshape(const OpCall& call, OutputSpec& out) {

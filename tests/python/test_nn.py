@@ -1,5 +1,7 @@
 """Modules, parameters and state."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -102,3 +104,56 @@ def test_half_a_state_is_never_loaded():
     with pytest.raises(NotImplementedError):
         m.load_state_dict(state)
     np.testing.assert_array_equal(m.first.weight.numpy(), before)
+
+
+def test_parameters_may_be_read_while_they_are_loaded():
+    m = nn.Linear(64, 64)
+    states = [{"weight": crt.full((64, 64), float(i)), "bias": crt.zeros(64)} for i in range(2)]
+    stop = threading.Event()
+    problems = []
+
+    def read():
+        try:
+            while not stop.is_set():
+                values = m.weight.numpy()
+                assert m.weight.shape == (64, 64) and m.weight.stride() == (64, 1)
+                assert len(set(values.reshape(-1).tolist())) == 1
+                (m.weight + 1).numpy()
+        except Exception as error:
+            problems.append(error)
+
+    m.load_state_dict(states[0])
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for i in range(300):
+        m.load_state_dict(states[i % 2])
+    stop.set()
+    for t in threads:
+        t.join()
+    assert problems == []
+
+
+def test_registering_parameters():
+    m = nn.Linear(2, 2)
+    p = nn.Parameter(crt.ones(1))
+    for name, value, kind in [
+        (5, p, TypeError),
+        ("x", 5, TypeError),
+        ("x", crt.ones(1), TypeError),
+        ("a.b", p, ValueError),
+        ("forward", p, ValueError),
+        ("", p, ValueError),
+    ]:
+        with pytest.raises(kind, match="register_parameter"):
+            m.register_parameter(name, value)
+    m.register_parameter("scale", p)
+    m.register_parameter("scale", None)
+    assert m.scale is None and "scale" not in m.state_dict()
+
+
+def test_loading_while_recording_is_refused():
+    m = nn.Linear(2, 2)
+    with pytest.raises(crt.ClikaRTError, match="while a graph is recorded"):
+        crt.trace(lambda i: (m.load_state_dict(m.state_dict()), i)[1], [crt.ones(1)])
+    m.weight.numpy()

@@ -3,12 +3,14 @@
 import copy
 import gc
 import pickle
+import threading
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import clika_runtime as crt
+from clika_runtime._library import lib
 
 
 def test_tensor_copies_and_keeps_the_dtype():
@@ -189,3 +191,104 @@ def test_failures_reach_empty_results():
     bad = crt.zeros(2**50)
     with pytest.raises(MemoryError):
         crt.exp(crt.slice(bad, 0, 0, 0)).numpy()
+
+
+def test_sizes_that_cannot_be_addressed():
+    for shape in ([2**61, 0], [2**62, 4, 0]):
+        x = crt.full(shape, 1.0, crt.float64)
+        for reduce in (crt.sum, crt.mean, crt.amax, crt.argmax):
+            with pytest.raises(ValueError):
+                reduce(x, -1)
+    assert crt.slice(crt.full([0, 2**60, 3], 1.0), 1, 0, 2).numpy().shape == (0, 2, 3)
+
+
+def test_a_tensor_in_a_cycle_of_garbage():
+    seen = []
+
+    class Last:
+        def __del__(self):
+            crt.full([2], 9.0)
+            try:
+                seen.append(self.t.tolist())
+            except (crt.ClikaRTError, RuntimeError) as error:
+                seen.append(error)
+
+    k = Last()
+    k.t, k.me = crt.tensor([0.0, 1.0, 2.0, 3.0]), k
+    del k
+    gc.collect()
+    assert len(seen) == 1 and (isinstance(seen[0], Exception) or seen[0] == [0.0, 1.0, 2.0, 3.0])
+
+
+def test_reading_does_not_wait_for_other_readers():
+    a = crt.full((1200, 1200), 1 / 1200)
+    a.numpy()
+    x = a
+    for _ in range(20):
+        x = crt.matmul(a, x)
+    assert a.tolist()[0][0] == pytest.approx(1 / 1200)
+    assert crt.select(crt.select(a, 0, 0), 0, 0).item() == pytest.approx(1 / 1200)
+    assert lib.clikart_tensor_wait(x._handle, 0) == 0  # the readers are still at it
+    a.numpy()
+    assert lib.clikart_tensor_wait(x._handle, 0) == 1
+
+
+def test_a_writer_is_not_starved_by_readers():
+    a = crt.full((400, 400), 1 / 400)
+    stop = threading.Event()
+
+    def read():
+        x = a
+        while not stop.is_set():
+            x = crt.matmul(a, x)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        for _ in range(3):
+            a.numpy()
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_arange_of_bools_is_of_ints():
+    assert crt.arange(2**62, 2**62 + 4, True).tolist() == [2**62 + i for i in range(4)]
+    assert crt.arange(False, True, True).dtype is crt.int64
+
+
+def test_what_is_no_number_is_refused():
+    for bad in (None, [None, 1], "5", ["1"], b"12", np.datetime64("2020-01-01"), [1 + 2j]):
+        for dtype in (None, crt.float32, crt.bool_):
+            with pytest.raises(TypeError):
+                crt.tensor(bad, dtype)
+    with pytest.raises(TypeError, match="expected a dtype"):
+        crt.tensor(5, "float32")
+    with pytest.raises(TypeError):
+        crt.DType("float32", 12, 32)
+    for shape in (b"ab", "ab", {}, {2}):
+        with pytest.raises(TypeError):
+            crt.full(shape, 1.0)
+    for call in (lambda: crt.zeros(2, device=5), lambda: crt.is_available(5), lambda: crt.trace(lambda i: i, [crt.ones(1)], input_names=[1])):
+        with pytest.raises(TypeError, match="expected a str"):
+            call()
+
+
+def test_sizes_of_numpy_and_as_sequences():
+    x = crt.ones(np.int64(6))
+    assert crt.sum(x, np.int64(0)).item() == 6
+    assert x.reshape((3, 2)).shape == x.reshape(3, 2).shape == x.reshape([3, 2]).permute((1, 0)).permute(1, 0).shape == (3, 2)
+
+
+def test_comparing_is_an_error_and_not_an_answer():
+    x = crt.ones(2)
+    with pytest.raises(NotImplementedError, match="=="):
+        _ = x == crt.ones(2)
+    with pytest.raises(NotImplementedError):
+        _ = x != 1
+    assert x in [x] and {x: 1}[x] == 1
+
+
+def test_dlpack_of_reversed_tensors():
+    reversed_ = crt.slice(crt.arange(0, 3), 0, None, None, -1)
+    assert np.from_dlpack(reversed_).tolist() == [2, 1, 0]

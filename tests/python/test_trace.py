@@ -114,6 +114,8 @@ def test_wrong_uses():
     graph_of(lambda i: kept.append(i[0]) or i, x)
     with pytest.raises(crt.ClikaRTError, match="stands for a value"):
         crt.exp(kept[0])
+    with pytest.raises(crt.ClikaRTError, match="run: the tensor"):
+        graph_of(lambda i: i, x).run([kept[0]])
     with pytest.raises(ValueError, match="another capture"):
         graph_of(lambda i: [crt.exp(kept[0])], x)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .. import ops
-from .._enums import ClikaRTTypeError, ClikaRTValueError
+from .._enums import ClikaRTError, ClikaRTTypeError, ClikaRTValueError
 from .._library import ffi, lib
 from ..tensor import Tensor, tensor
 
@@ -26,12 +26,13 @@ class Parameter(Tensor):
 
     def _rebind(self, data: Tensor) -> None:
         """Takes another tensor's value; whoever refers to this parameter sees it."""
-        lib.clikart_tensor_retain(data._handle)
+        handle = data._handle  # once: data may be a parameter that is just taking another value
+        lib.clikart_tensor_retain(handle)
         # Releases itself when the last who looks at it is done: another thread may just be computing with the old one.
-        self._handle = ffi.gc(ffi.cast("clikart_tensor*", data._handle), lib.clikart_tensor_release)
+        self._handle = ffi.gc(ffi.cast("clikart_tensor*", handle), lib.clikart_tensor_release)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (tensor(self.numpy()),)
+        return type(self), (tensor(self._read()),)
 
 
 class Module:
@@ -63,7 +64,16 @@ class Module:
             object.__setattr__(self, name, value)
 
     def register_parameter(self, name: str, parameter: Parameter | None) -> None:
-        """Adds a parameter under a name; None says that the module goes without it."""
+        """Adds a parameter under a name; None says that the module goes without it.
+
+        Raises:
+            TypeError: a name that is no str, or something else than a Parameter.
+            ValueError: a name that is empty, has a dot, or is taken.
+        """
+        if not isinstance(name, str) or not (parameter is None or isinstance(parameter, Parameter)):
+            raise ClikaRTTypeError(f"register_parameter: expected a str and a Parameter, got {name!r} and {type(parameter).__name__}")
+        if not name or "." in name or (hasattr(self, name) and name not in self._parameters):
+            raise ClikaRTValueError(f"register_parameter: {name!r} cannot be the name of a parameter of {type(self).__name__}")
         self._parameters[name] = parameter
 
     def __getattr__(self, name: str) -> Any:
@@ -154,6 +164,8 @@ class Module:
         for name, _, _, parameter in slots:
             value = state_dict[name]
             values.append(ops.copy(value) if value.dtype is parameter.dtype else ops.cast(value, parameter.dtype))
+            if lib.clikart_tensor_is_stand_in(values[-1]._handle):
+                raise ClikaRTError("load_state_dict: values cannot be loaded while a graph is recorded")
         for (_, _, _, parameter), value in zip(slots, values, strict=True):
             parameter._rebind(value)
 

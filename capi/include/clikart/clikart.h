@@ -94,8 +94,12 @@ CLIKART_API bool clikart_tensor_is_stand_in(const clikart_tensor* tensor);
 /* Waits at most timeout_ns nanoseconds (negative: as long as it takes) for the value.  1: there; 0: not yet; -1: the
  * operator that makes it, or one it depends on, failed, or the tensor stands in for a value. */
 CLIKART_API int clikart_tensor_wait(const clikart_tensor* tensor, int64_t timeout_ns);
-/* Waits for the value, and for work that still reads it, then the address of the first element, to be used with shape and
- * strides; valid as long as the tensor.  The address of a tensor without elements may be anything but NULL. */
+/* The same, and also for work that reads the tensor's memory at the time of the call: whoever writes there must not do it
+ * earlier, and must not submit work that reads the tensor until it is done. */
+CLIKART_API int clikart_tensor_wait_writable(const clikart_tensor* tensor, int64_t timeout_ns);
+/* Waits for the value, then the address of the first element, to be used with shape and strides; valid as long as the
+ * tensor.  To write there, clikart_tensor_wait_writable first.  The address of a tensor without elements may be anything
+ * but NULL. */
 CLIKART_API void* clikart_tensor_data(const clikart_tensor* tensor);
 /* Waits, then copies all elements in row-major order to `data`, which has room for `bytes` bytes, exactly numel times
  * the element's size. */
@@ -118,6 +122,9 @@ CLIKART_API int clikart_stream_synchronize(const clikart_stream* stream);
 CLIKART_API int clikart_stream_is_idle(const clikart_stream* stream);
 /* Waits until all streams of the process are idle. */
 CLIKART_API void clikart_drain(void);
+/* Waits until what was submitted is over and refuses further work meanwhile, so that the wait ends whatever other threads
+ * do.  For hosts that end before the process does. */
+CLIKART_API void clikart_finish(void);
 /* Refuses further work and waits for what was submitted.  Happens by itself when the process exits; for hosts that
  * take down what the library needs before that. */
 CLIKART_API void clikart_shutdown(void);

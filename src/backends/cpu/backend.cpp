@@ -7,6 +7,7 @@
 #include <hwy/targets.h>
 
 #include "backends/cpu/kernels.h"
+#include "base/error.h"
 #include "ops/op_code.h"
 
 namespace clikart {
@@ -38,7 +39,9 @@ Finder finder(OpCode op) {
 
 KernelFn find_kernel(int32_t op, int32_t dtype) {
     static const bool chosen = [] {
-        if (const char* name = std::getenv("CLIKA_SIMD")) set_simd(name);
+        if (const char* name = std::getenv("CLIKA_SIMD"); name && !set_simd(name)) {
+            fail(ErrorKind::Value, "CLIKA_SIMD is '{}'; this machine and build have baseline up to {}", name, simd_name());
+        }
         return true;
     }();
     (void)chosen;

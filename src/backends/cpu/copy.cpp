@@ -37,22 +37,25 @@ void cast(const KernelCall& call) {
     });
 }
 
+/// The value of a 0-d operand.
+template <class T>
+T number(const View& view) {
+    T value{};
+    with_type(dtype_of(view), [&]<class From>() { value = convert<T>(*static_cast<const From*>(view.data)); });
+    return value;
+}
+
 void arange(const KernelCall& call) {
     const View& out = call.outputs[0];
     const int64_t n = out.shape[0];
     with_type(dtype_of(out), [&]<class T>() {
         auto* to = static_cast<T*>(out.data);
         // Integers exactly; everything else in double, rounded once.
-        if (static_cast<DType>(call.inputs[0].dtype) == DType::Int64 && static_cast<DType>(call.inputs[2].dtype) == DType::Int64) {
-            const auto start = *static_cast<const int64_t*>(call.inputs[0].data), step = *static_cast<const int64_t*>(call.inputs[2].data);
+        if (dtype_of(call.inputs[0]) != DType::Float64 && dtype_of(call.inputs[2]) != DType::Float64) {
+            const auto start = number<int64_t>(call.inputs[0]), step = number<int64_t>(call.inputs[2]);
             for (int64_t i = 0; i < n; ++i) to[i] = convert<T>(start + i * step);
         } else {
-            const auto number = [&](int i) {
-                double value = 0;
-                with_type(dtype_of(call.inputs[i]), [&]<class U>() { value = static_cast<double>(*static_cast<const U*>(call.inputs[i].data)); });
-                return value;
-            };
-            const double start = number(0), step = number(2);
+            const auto start = number<double>(call.inputs[0]), step = number<double>(call.inputs[2]);
             for (int64_t i = 0; i < n; ++i) to[i] = convert<T>(start + static_cast<double>(i) * step);
         }
     });

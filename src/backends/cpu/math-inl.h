@@ -76,13 +76,16 @@ template <class D, class V>
 HWY_INLINE V exp(D d, V x) {
     using C = ExpConstants<hn::TFromD<D>>;
     const hn::RebindToSigned<D> di;
-    const V bounded = hn::Min(hn::Max(x, hn::Set(d, C::lowest)), hn::Set(d, C::highest));
+    // Zero by choice and not by multiplication: a product that underflows costs the CPU a hundred cycles, and -infinity is
+    // what masks attention scores.
+    const auto vanishes = hn::Lt(x, hn::Set(d, C::lowest));
+    const V bounded = hn::IfThenZeroElse(vanishes, hn::Min(x, hn::Set(d, C::highest)));
     const V n = hn::Round(hn::Mul(bounded, hn::Set(d, C::log2_e)));
     const V e = hn::Add(hn::Set(d, 1), reduced_expm1(d, bounded, n));
     const auto ni = hn::ConvertTo(di, n);
     const auto half = hn::ShiftRight<1>(ni);
     const V scaled = hn::Mul(hn::Mul(e, power_of_two(d, half)), power_of_two(d, hn::Sub(ni, half)));
-    return hn::IfThenElse(hn::IsNaN(x), x, scaled);
+    return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenZeroElse(vanishes, scaled));
 }
 
 template <class D, class V>

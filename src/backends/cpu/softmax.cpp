@@ -27,6 +27,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+constexpr int64_t kSumBlock = 4096;
 constexpr int64_t kSumLanes = 16;  // fixed, so that the sum's order is the same for every instruction set
 
 template <class T>
@@ -38,42 +39,56 @@ void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
     auto* out = static_cast<T*>(out_bytes);
     constexpr T lowest = -std::numeric_limits<T>::infinity();
 
-    V largest = hn::Set(d, lowest);  // a NaN may be lost here, but comes back through exp below
-    int64_t i = 0;
-    for (; i + step <= n; i += step) largest = hn::Max(largest, hn::LoadU(d, in + i));
-    HWY_ALIGN T lanes[kSumLanes];
+    // Calls f(at, mask, whole) for each vector of [from, to); the mask is full but for the last one of a row.
+    const auto full = hn::FirstN(d, static_cast<size_t>(step));
+    const auto vectors = [&](int64_t from, int64_t to, auto&& f) {
+        for (; from + step <= to; from += step) f(from, full, std::true_type());
+        if (from < to) f(from, hn::FirstN(d, static_cast<size_t>(to - from)), std::false_type());
+    };
+    const V nothing = hn::Set(d, lowest);
+    const auto load = [&](int64_t at, auto mask, auto whole) {
+        if constexpr (whole) return hn::LoadU(d, in + at);
+        return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, in + at), nothing);
+    };
+
+    V largest = nothing;  // a NaN may be lost here, but comes back through exp below
+    vectors(0, n, [&](int64_t at, auto mask, auto whole) { largest = hn::Max(largest, load(at, mask, whole)); });
+    HWY_ALIGN T lanes[kSumLanes] = {};
     hn::Store(largest, d, lanes);
     T top = lowest;
     for (int64_t l = 0; l < step; ++l) top = lanes[l] > top ? lanes[l] : top;
-    for (int64_t j = i; j < n; ++j) top = in[j] > top ? in[j] : top;
 
+    // In a block, element i adds to lane i mod kSumLanes, and lanes are folded in halves; blocks add up in double.
     const V shift = hn::Set(d, top);
-    V sums[kSumLanes / step];
-    for (V& s : sums) s = hn::Zero(d);
-    HWY_ALIGN T rest[kSumLanes];
-    for (i = 0; i < n; i += kSumLanes) {
-        if (i + kSumLanes <= n) {
-            for (int64_t v = 0; v < kSumLanes / step; ++v) {
-                const V e = exp(d, hn::Sub(hn::LoadU(d, in + i + v * step), shift));
-                hn::StoreU(e, d, out + i + v * step);
-                sums[v] = hn::Add(sums[v], e);
+    double sum = 0;
+    for (int64_t block = 0; block < n; block += kSumBlock) {
+        V sums[kSumLanes / step];
+        for (V& s : sums) s = hn::Zero(d);
+        vectors(block, std::min(n, block + kSumBlock), [&](int64_t at, auto mask, auto whole) {
+            const V e = exp(d, hn::Sub(load(at, mask, whole), shift));
+            V& s = sums[at % kSumLanes / step];
+            if constexpr (whole) {
+                hn::StoreU(e, d, out + at);
+                s = hn::Add(s, e);
+            } else {
+                hn::BlendedStore(e, mask, d, out + at);
+                s = hn::Add(s, hn::IfThenElseZero(mask, e));
             }
-        } else {
-            std::fill(rest, rest + kSumLanes, lowest);
-            std::memcpy(rest, in + i, static_cast<size_t>(n - i) * sizeof(T));
-            for (int64_t v = 0; v < kSumLanes / step; ++v) hn::Store(exp(d, hn::Sub(hn::Load(d, rest + v * step), shift)), d, rest + v * step);
-            std::fill(rest + (n - i), rest + kSumLanes, T(0));
-            std::memcpy(out + i, rest, static_cast<size_t>(n - i) * sizeof(T));
-            for (int64_t v = 0; v < kSumLanes / step; ++v) sums[v] = hn::Add(sums[v], hn::Load(d, rest + v * step));
+        });
+        for (int64_t v = 0; v < kSumLanes / step; ++v) hn::Store(sums[v], d, lanes + v * step);
+        for (int64_t half = kSumLanes / 2; half >= 1; half /= 2) {
+            for (int64_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
         }
+        sum += static_cast<double>(lanes[0]);
     }
-    for (int64_t v = 0; v < kSumLanes / step; ++v) hn::Store(sums[v], d, lanes + v * step);
-    for (int64_t half = kSumLanes / 2; half >= 1; half /= 2) {
-        for (int64_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
-    }
-    const V total = hn::Set(d, lanes[0]);
-    for (i = 0; i + step <= n; i += step) hn::StoreU(hn::Div(hn::LoadU(d, out + i), total), d, out + i);
-    for (; i < n; ++i) out[i] /= lanes[0];
+    const V total = hn::Set(d, static_cast<T>(sum));
+    vectors(0, n, [&](int64_t at, auto mask, auto whole) {
+        if constexpr (whole) {
+            hn::StoreU(hn::Div(hn::LoadU(d, out + at), total), d, out + at);
+        } else {
+            hn::BlendedStore(hn::Div(hn::MaskedLoad(mask, d, out + at), total), mask, d, out + at);
+        }
+    });
 }
 
 SoftmaxRow find_softmax(DType t) {
