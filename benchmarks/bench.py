@@ -171,11 +171,10 @@ def import_milliseconds() -> tuple[float, float]:
 def c_nanoseconds(folder: str) -> float:
     import clika_runtime
 
-    environment = os.environ | {"PKG_CONFIG_PATH": str(Path(clika_runtime.__file__).parent / "pkgconfig")}
-    ask = lambda what: subprocess.run(["pkg-config", what, "clikart"], check=True, capture_output=True, text=True, env=environment).stdout.split()  # noqa: E731
+    environment = os.environ | {"PKG_CONFIG_PATH": clika_runtime.pkgconfig_dir()}
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "clikart"], check=True, capture_output=True, text=True, env=environment).stdout.split()
     program = os.path.join(folder, "dispatch")
-    rpath = f"-Wl,-rpath,{ask('--variable=libdir')[0]}"
-    subprocess.run(["gcc", "-O2", "-std=c11", HERE / "dispatch.c", "-o", program, *ask("--cflags"), *ask("--libs"), rpath], check=True)
+    subprocess.run(["gcc", "-O2", "-std=c11", HERE / "dispatch.c", "-o", program, *flags], check=True)
     return float(subprocess.run([program], check=True, capture_output=True, text=True).stdout)
 
 

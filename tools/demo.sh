@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Sets up and runs the main job: handwritten digits, in Python, C++ and C.
+# Sets up and runs the main job: handwritten digits, in Python, C++ and C.  The first build takes about two minutes.
 set -euo pipefail
 . "$(dirname "$0")/setup.sh"
 
 setup "[demo]"
 mkdir -p build
-flags="$(pkg-config --cflags --libs clikart) -Wl,-rpath,$(pkg-config --variable=libdir clikart)"
+flags=$(pkg-config --cflags --libs clikart)
 
 say "Python: examples/python/digits.py"
 .venv/bin/python examples/python/digits.py build/digits.safetensors

@@ -44,7 +44,7 @@ setup() {
     if command -v ccache >/dev/null; then export CC="ccache gcc" CXX="ccache g++"; fi
     pip_install --no-build-isolation --force-reinstall --no-deps --config-settings=build-dir=build/wheel .
     pip_install "clika-runtime$1"
-    PKG_CONFIG_PATH=$(.venv/bin/python -c 'import clika_runtime, pathlib; print(pathlib.Path(clika_runtime.__file__).parent / "pkgconfig")') ||
+    PKG_CONFIG_PATH=$(.venv/bin/python -c 'import clika_runtime; print(clika_runtime.pkgconfig_dir())') ||
         stop "the installed package does not import"
     export PKG_CONFIG_PATH
 }

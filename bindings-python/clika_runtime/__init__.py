@@ -1,11 +1,20 @@
 """ClikaRT: a tensor runtime in which every operator returns at once and the work happens behind it."""
 
+from pathlib import Path as _Path
+
 from .tensor import Size, Tensor, tensor  # first: the other modules need the class, and it needs them
 
 # isort: split
 from . import graph, memory, nn
 from ._enums import (
     ClikaRTError,
+    ClikaRTFileError,
+    ClikaRTIndexError,
+    ClikaRTMemoryError,
+    ClikaRTNotImplementedError,
+    ClikaRTRuntimeError,
+    ClikaRTTypeError,
+    ClikaRTValueError,
     bfloat16,
     bool_,
     float16,
@@ -33,6 +42,11 @@ from .scopes import synchronous
 __version__ = "0.1.0"
 
 
+def pkgconfig_dir() -> str:
+    """The folder of ``clikart.pc``, for the PKG_CONFIG_PATH of C and C++ programs that link the library of this package."""
+    return str(_Path(__file__).parent / "pkgconfig")
+
+
 def build_report() -> str:
     """What was built and what it found on this machine, one line each."""
     return _text(_lib.clikart_build_report())
@@ -40,12 +54,20 @@ def build_report() -> str:
 
 __all__ = [  # noqa: PLE0604
     "ClikaRTError",
+    "ClikaRTFileError",
+    "ClikaRTIndexError",
+    "ClikaRTMemoryError",
+    "ClikaRTNotImplementedError",
+    "ClikaRTRuntimeError",
+    "ClikaRTTypeError",
+    "ClikaRTValueError",
     "DType",
     "Size",
     "Tensor",
     "bfloat16",
     "bool_",
     "build_report",
+    "pkgconfig_dir",
     "float16",
     "float32",
     "float64",

@@ -99,7 +99,8 @@ def trace(
     """Records what a function does to its inputs as a graph.
 
     The function runs once, over stand-ins that have the shapes and dtypes of the examples and no values: reading a
-    value raises.  It takes one list of tensors and returns one.
+    value raises.  It takes one list of tensors and returns one.  Other tensors it uses, parameters among them, are part
+    of the graph with the values they have now.
 
     Args:
         fn: the function.

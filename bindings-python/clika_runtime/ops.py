@@ -222,7 +222,7 @@ def exp(x: TensorLike) -> Tensor:
 
 
 def relu(x: TensorLike) -> Tensor:
-    """x where x is positive or NaN, else 0.
+    """0 where x is negative, else x (-0 and NaN included).
 
     Args:
         x: the tensor.

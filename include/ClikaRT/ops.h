@@ -130,7 +130,7 @@ inline Tensor exp(const Operand& x) {
     return Tensor::adopt(clikart_exp(x.handle()));
 }
 
-/// x where x is positive or NaN, else 0.
+/// 0 where x is negative, else x (-0 and NaN included).
 ///
 /// Args:
 ///     x: the tensor.

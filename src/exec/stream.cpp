@@ -90,7 +90,7 @@ const Ref<Stream>& Stream::lane() {
 }
 
 void Stream::require_open(const Work& work) {
-    if (gate_closed) fail(ErrorKind::Error, "{}: the process is ending, no more work is accepted", work.name());
+    if (gate_closed) fail(ErrorKind::Error, "{}: the runtime is shutting down, no more work is accepted", work.name());
 }
 
 bool Stream::start_on_caller(Work& work, bool at_once, uint64_t& ticket) {

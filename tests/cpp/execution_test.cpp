@@ -161,7 +161,7 @@ TEST(Execution, AProcessMayExitWithWorkQueued) {
             try {
                 ops::full({2}, 1.0);
             } catch (const Error& error) {
-                refused = std::string(error.what()) == "full: the process is ending, no more work is accepted";
+                refused = std::string(error.what()) == "full: the runtime is shutting down, no more work is accepted";
             }
             std::exit(refused ? 0 : 1);
         },

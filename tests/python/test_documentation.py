@@ -12,7 +12,6 @@ import clika_runtime as crt
 from clika_runtime import ops
 from conftest import ROOT
 
-PKG_CONFIG = Path(crt.__file__).parent / "pkgconfig"
 README = (ROOT / "README.md").read_text()
 
 
@@ -22,10 +21,8 @@ def block(language: str) -> str:
 
 
 def flags() -> list[str]:
-    pkg_config = ["pkg-config"]
-    environment = {"PKG_CONFIG_PATH": str(PKG_CONFIG), "PATH": "/usr/bin:/bin"}
-    ask = lambda *what: subprocess.run([*pkg_config, *what, "clikart"], check=True, capture_output=True, text=True, env=environment).stdout.split()  # noqa: E731
-    return [*ask("--cflags", "--libs"), "-Wl,-rpath," + ask("--variable=libdir")[0]]
+    environment = {"PKG_CONFIG_PATH": crt.pkgconfig_dir(), "PATH": "/usr/bin:/bin"}
+    return subprocess.run(["pkg-config", "--cflags", "--libs", "clikart"], check=True, capture_output=True, text=True, env=environment).stdout.split()
 
 
 def compiled(source: Path, program: Path) -> Path:

@@ -136,6 +136,11 @@ def test_parameters_may_be_read_while_they_are_loaded():
 
 def test_registering_parameters():
     m = nn.Linear(2, 2)
+    for value in (crt.ones((2, 2)), 3):
+        with pytest.raises(TypeError, match="'weight' is a parameter"):
+            m.weight = value
+    m.bias = None
+    assert list(m.state_dict()) == ["weight"] and m(crt.ones((1, 2))).shape == (1, 2)
     p = nn.Parameter(crt.ones(1))
     for name, value, kind in [
         (5, p, TypeError),

@@ -36,7 +36,10 @@ class Parameter(Tensor):
 
 
 class Module:
-    """A piece of a model.  Assign parameters and modules to attributes and override ``forward``."""
+    """A piece of a model.  Assign parameters and modules to attributes and override ``forward``.
+
+    What is in a list, or a tensor that is no :class:`Parameter`, is not part of the state.
+    """
 
     _parameters: dict[str, Parameter | None]
     _modules: dict[str, Module]
@@ -54,6 +57,11 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         if "_parameters" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__}: call super().__init__() before assigning '{name}'")
+        if name in self._parameters and not (value is None or isinstance(value, Parameter)):
+            raise ClikaRTTypeError(f"{type(self).__name__}: '{name}' is a parameter; assign nn.Parameter(...) or None, not {type(value).__name__}")
+        if value is None and name in self._parameters:
+            self._parameters[name] = None
+            return
         for registry in (self._parameters, self._modules, self.__dict__):
             registry.pop(name, None)
         if isinstance(value, Parameter):

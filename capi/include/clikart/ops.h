@@ -108,7 +108,7 @@ CLIKART_API clikart_tensor* clikart_maximum(const clikart_tensor* a, const clika
  *     x: the tensor. */
 CLIKART_API clikart_tensor* clikart_exp(const clikart_tensor* x);
 
-/* x where x is positive or NaN, else 0.
+/* 0 where x is negative, else x (-0 and NaN included).
  *
  * Args:
  *     x: the tensor.
