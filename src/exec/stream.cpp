@@ -1,5 +1,6 @@
 #include "exec/stream.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -24,6 +25,23 @@ std::mutex submission;    // guards the hazards of all storages, the queues, tok
 int gate_closed = 0;      // by how many
 uint64_t unfinished = 0;  // calls submitted and not over, on all streams
 std::condition_variable& nothing_unfinished = *new std::condition_variable;  // never destroyed: the end of the process waits on it
+
+std::atomic<bool> forked_child{false};
+
+/// What happens at fork and at exit; called before the first work.
+void watch_process() {
+    static const bool watched = [] {
+        pthread_atfork([] { submission.lock(); }, [] { submission.unlock(); },
+                       [] {
+                           forked_child = true;
+                           unfinished = 0;  // nobody is left to finish it, and the child's end must not wait
+                           submission.unlock();
+                       });
+        shut_down_at_exit();
+        return true;
+    }();
+    (void)watched;
+}
 
 thread_local bool thread_is_over = false;  // outlives the lane
 
@@ -90,13 +108,13 @@ const Ref<Stream>& Stream::lane() {
 }
 
 void Stream::require_open(const Work& work) {
+    if (forked_child) fail(ErrorKind::Error, "{}: the child of a fork cannot compute, it has none of its parent's threads; use spawn", work.name());
     if (gate_closed) fail(ErrorKind::Error, "{}: the runtime is shutting down, no more work is accepted", work.name());
 }
 
 bool Stream::start_on_caller(Work& work, bool at_once, uint64_t& ticket) {
     if (!at_once && work.cost > kCallerNanoseconds) return false;
-    static const bool registered = (shut_down_at_exit(), true);
-    (void)registered;
+    watch_process();
     std::lock_guard lock(submission);
     require_open(work);
     if (running_ || first_) return false;
@@ -141,8 +159,7 @@ void Stream::pace() {
 }
 
 uint64_t Stream::enqueue(std::unique_ptr<Work> work) {
-    static const bool registered = (shut_down_at_exit(), true);
-    (void)registered;
+    watch_process();
     ThreadPool::instance();  // may fail to start; not under the lock, and not half-way
     std::lock_guard lock(submission);
     require_open(*work);
@@ -259,6 +276,7 @@ void Stream::release_waiters(uint64_t ticket) noexcept {
 bool Stream::wait_for(uint64_t value, int64_t timeout_ns) {
     const auto over = [&] { return completed() >= value; };
     if (over()) return true;
+    if (forked_child) fail(ErrorKind::Error, "the value was still to come when the process forked, it will not come in the child");
     if (timeout_ns == 0) return false;
     using Clock = std::chrono::steady_clock;
     constexpr int64_t kForever = int64_t{1} << 60;  // 36 years; more would overflow the clock
@@ -325,6 +343,7 @@ void Stream::drain_all() {
 
 std::vector<Ticket> Stream::open_reads(const Storage& storage) {
     std::vector<Ticket> open;
+    if (forked_child) return open;  // those readers are the parent's
     std::lock_guard lock(submission);
     for (const Ticket& read : storage.reads) {
         if (!read.settled()) open.push_back(read);
