@@ -2,7 +2,7 @@
 // Included once for each SIMD target (hence no ordinary include guard), inside files that go through foreach_target.
 //
 // exp: x = n ln2 + r with |r| <= ln2/2; the Taylor polynomial of e^r, whose degree is chosen so that what it leaves out
-// is below a tenth of an ULP; scaled by 2^n in two steps, so that denormal results round once.
+// is below a tenth of an ULP; scaled by 2^n.  n is rounded by adding a number so large that no fraction fits behind it.
 // tanh: with m = e^(2|x|) - 1 computed without cancellation, tanh|x| = m / (m + 2).
 #if defined(CLIKART_CPU_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef CLIKART_CPU_MATH_INL_H
@@ -24,6 +24,8 @@ template <>
 struct ExpConstants<float> {
     // ln2 in two parts; the first has 9 significant bits, so that n * ln2_high is exact.
     static constexpr float log2_e = 1.44269504088896341f, ln2_high = 0.693359375f, ln2_low = -2.12194440054690583e-4f;
+    static constexpr float rounder = 12582912.0f;              // 1.5 * 2^23
+    static constexpr float plain = 86.0f;                      // up to here, on both sides, e^x is a normal number
     static constexpr float lowest = -104.0f, highest = 89.0f;  // below: 0; above: infinity
     static constexpr int degree = 7;
     static constexpr int exponent_bits = 23, exponent_bias = 127;
@@ -32,6 +34,8 @@ struct ExpConstants<float> {
 template <>
 struct ExpConstants<double> {
     static constexpr double log2_e = 1.44269504088896340736, ln2_high = 0x1.62e42fee00000p-1, ln2_low = 0x1.a39ef35793c76p-33;
+    static constexpr double rounder = 6755399441055744.0;  // 1.5 * 2^52
+    static constexpr double plain = 707.0;
     static constexpr double lowest = -746.0, highest = 710.0;
     static constexpr int degree = 13;
     static constexpr int exponent_bits = 52, exponent_bias = 1023;
@@ -54,17 +58,25 @@ HWY_INLINE V exp_tail(D d, V r) {
     return p;
 }
 
+/// x / ln2 rounded to an integer n: its bits are those of `rounder` plus n.
+template <class D, class V>
+HWY_INLINE V rounded_quotient(D d, V x) {
+    using C = ExpConstants<hn::TFromD<D>>;
+    return hn::MulAdd(x, hn::Set(d, C::log2_e), hn::Set(d, C::rounder));
+}
+
 /// e^r - 1 for r = x - n ln2.  The part of r that does not fit one number goes in at the end, where it still counts.
 template <class D, class V>
-HWY_INLINE V reduced_expm1(D d, V x, V n) {
+HWY_INLINE V reduced_expm1(D d, V x, V rounded) {
     using C = ExpConstants<hn::TFromD<D>>;
+    const V n = hn::Sub(rounded, hn::Set(d, C::rounder));
     const V high = hn::NegMulAdd(n, hn::Set(d, C::ln2_high), x);
     const V low = hn::Mul(n, hn::Set(d, C::ln2_low));
     const V r = hn::Sub(high, low);
     return hn::Add(high, hn::MulSub(hn::Mul(r, r), exp_tail(d, r), low));
 }
 
-/// 2^n for an integer-valued n that is the exponent of a normal number.
+/// 2^n for an n whose low bits are given, the exponent of a normal number; what stands above is shifted out.
 template <class D, class VI>
 HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
     using C = ExpConstants<hn::TFromD<D>>;
@@ -72,20 +84,33 @@ HWY_INLINE hn::Vec<D> power_of_two(D d, VI n) {
     return hn::BitCast(d, hn::ShiftLeft<C::exponent_bits>(hn::Add(n, hn::Set(di, C::exponent_bias))));
 }
 
+/// exp where a result may be denormal, zero, infinite or NaN.
 template <class D, class V>
-HWY_INLINE V exp(D d, V x) {
+HWY_NOINLINE V exp_anywhere(D d, V x) {
     using C = ExpConstants<hn::TFromD<D>>;
     const hn::RebindToSigned<D> di;
     // Zero by choice and not by multiplication: a product that underflows costs the CPU a hundred cycles, and -infinity is
     // what masks attention scores.
     const auto vanishes = hn::Lt(x, hn::Set(d, C::lowest));
     const V bounded = hn::IfThenZeroElse(vanishes, hn::Min(x, hn::Set(d, C::highest)));
-    const V n = hn::Round(hn::Mul(bounded, hn::Set(d, C::log2_e)));
-    const V e = hn::Add(hn::Set(d, 1), reduced_expm1(d, bounded, n));
-    const auto ni = hn::ConvertTo(di, n);
-    const auto half = hn::ShiftRight<1>(ni);
-    const V scaled = hn::Mul(hn::Mul(e, power_of_two(d, half)), power_of_two(d, hn::Sub(ni, half)));
+    const V rounded = rounded_quotient(d, bounded);
+    const V e = hn::Add(hn::Set(d, 1), reduced_expm1(d, bounded, rounded));
+    // In two steps, so that a denormal result is rounded once and the largest ones do not overflow on the way.
+    const auto n = hn::Sub(hn::BitCast(di, rounded), hn::BitCast(di, hn::Set(d, C::rounder)));
+    const auto half = hn::ShiftRight<1>(n);
+    const V scaled = hn::Mul(hn::Mul(e, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
     return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenZeroElse(vanishes, scaled));
+}
+
+/// The same bits for an element whatever its neighbours are: where both ways apply, scaling is exact in both.
+template <class D, class V>
+HWY_INLINE V exp(D d, V x) {
+    using C = ExpConstants<hn::TFromD<D>>;
+    if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Lt(hn::Abs(x), hn::Set(d, C::plain))))) return exp_anywhere(d, x);
+    const V rounded = rounded_quotient(d, x);
+    const V e = hn::Add(hn::Set(d, 1), reduced_expm1(d, x, rounded));
+    const hn::RebindToSigned<D> di;
+    return hn::BitCast(d, hn::Add(hn::BitCast(di, e), hn::ShiftLeft<C::exponent_bits>(hn::BitCast(di, rounded))));
 }
 
 template <class D, class V>
@@ -94,9 +119,9 @@ HWY_INLINE V tanh(D d, V x) {
     const hn::RebindToSigned<D> di;
     const V a = hn::Min(hn::Abs(x), hn::Set(d, C::tanh_is_one));
     const V twice = hn::Add(a, a);
-    const V n = hn::Round(hn::Mul(twice, hn::Set(d, C::log2_e)));
-    const V p = reduced_expm1(d, twice, n);
-    const V power = power_of_two(d, hn::ConvertTo(di, n));
+    const V rounded = rounded_quotient(d, twice);
+    const V p = reduced_expm1(d, twice, rounded);
+    const V power = power_of_two(d, hn::BitCast(di, rounded));
     const V m = hn::MulAdd(power, p, hn::Sub(power, hn::Set(d, 1)));  // e^(2a) - 1
     const V t = hn::Div(m, hn::Add(m, hn::Set(d, 2)));
     return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySignToAbs(t, x));
