@@ -22,8 +22,6 @@ public:
     void release() const noexcept {
         if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
     }
-    /// True when the caller holds the only reference, so nobody else can be using the object.
-    bool unique() const noexcept { return count_.load(std::memory_order_acquire) == 1; }
 
 protected:
     virtual ~Object() = default;

@@ -44,7 +44,6 @@ Ref<Tensor> input(DType dtype, const Dims& shape, std::string name) {
     GraphRecorder& recorder = require();
     checked_numel(shape, "capture");
     auto node = make_ref<Node>(OpCode::Input, NodeKind::Input, recorder.id);
-    node->position = static_cast<int64_t>(recorder.inputs.size());
     Ref<Tensor> stand_in = make_tensor(dtype, shape, Device{});
     stand_in->node = std::move(node);
     recorder.inputs.push_back(stand_in);

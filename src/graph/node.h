@@ -18,7 +18,6 @@ public:
     const uint64_t capture;  // which capture recorded it
     const Attributes attributes;
     std::vector<Ref<Tensor>> inputs;
-    int64_t position = -1;  // of an Input node: which input of the graph it is
 
 private:
     ~Node() override = default;
