@@ -58,7 +58,7 @@ CASES: dict[str, tuple[list[np.ndarray], Any, int]] = {
     "reduce/sum_all_4096x4096": ([f32(4096, 4096)], lambda o, x: o.sum(x, None), 1),
     "reduce/argmax_4096x4096": ([f32(4096, 4096)], lambda o, x: o.argmax(x), 1),
     "view/transpose_copy_4096x4096": ([f32(4096, 4096)], lambda o, x: o.transpose_copy(x), 1),
-    "model/mlp_1797x64x64x10": ([f32(1797, 64), f32(64, 64, scale=0.1), f32(64), f32(64, 10, scale=0.1), f32(10)], mlp, 6),
+    "model/mlp_1797x64x64x10": ([f32(1797, 64), f32(64, 64, scale=0.1), f32(64), f32(64, 10, scale=0.1), f32(10)], mlp, 1),
 }
 
 
