@@ -2,6 +2,7 @@
 #include <unordered_map>
 
 #include "boundary.h"
+#include "exec/host_read.h"
 #include "io/safetensors.h"
 
 using namespace clikart;
@@ -62,13 +63,12 @@ int clikart_archive_save(const char* path, const char* const* names, const clika
         const OperandList list("save", tensors, n_tensors);
         if (n_tensors > 0 && !names) fail(ErrorKind::Type, "save: the list of names is NULL");
         std::vector<safetensors::Entry> entries;
+        std::vector<Storage*> storages;
         for (size_t i = 0; i < n_tensors; ++i) {
-            Ref<Tensor> t = Ref<Tensor>::share(list.span()[i]);
-            require_value(*t, "save");
-            t = contiguous_value(*t);
-            settle(*t, "save");
-            entries.push_back({checked_text(names[i], "save", "a name"), std::move(t)});
+            entries.push_back({checked_text(names[i], "save", "a name"), dense_now(*list.span()[i], "save")});
+            storages.push_back(&entries.back().tensor->storage());
         }
+        const HostRead reading(storages);
         safetensors::save(to, entries);
         return 0;
     });

@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "ops/call.h"
+#include "ops/settings.h"
+#include "ops/settle.h"
 
 namespace clikart {
 
@@ -64,6 +66,28 @@ inline const char* checked_text(const char* text, const char* who, const char* w
 Dims checked_shape(const int64_t* shape, size_t rank, const char* who);
 
 Placement placement_of(const clikart_placement* where);
+
+/// Its name, as static text.
+const char* device_text(Device device);
+
+inline clikart_stream* to_stream_handle(Ref<Stream> stream) noexcept {
+    return reinterpret_cast<clikart_stream*>(static_cast<Object*>(stream.leak()));
+}
+inline Stream& checked_stream(const clikart_stream* stream, const char* who) {
+    return checked<Stream>(stream, ObjectKind::Timeline, who, "the stream");
+}
+
+/// The calling thread's error is put aside for the length of a scope: while user code runs that may make errors of its own.
+class ErrorPutAside {
+public:
+    ErrorPutAside() noexcept;
+    ~ErrorPutAside();
+    ErrorPutAside(const ErrorPutAside&) = delete;
+    ErrorPutAside& operator=(const ErrorPutAside&) = delete;
+
+private:
+    Ref<Error> error_;
+};
 
 /// The tensor arguments of one call, checked.
 class OperandList {

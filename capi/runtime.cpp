@@ -26,6 +26,27 @@ int64_t clikart_memory_peak(void) {
     return memory_use().peak;
 }
 
+void clikart_memory_reset_peak(void) {
+    reset_memory_peak();
+}
+
+int64_t clikart_memory_cached(void) {
+    return memory_use().cached;
+}
+
+int64_t clikart_memory_set_limit(int64_t bytes) {
+    const int64_t before = memory_use().limit;
+    set_memory_limit(bytes < 0 ? INT64_MAX : bytes);
+    return before == INT64_MAX ? -1 : before;
+}
+
+int clikart_fail_kernel(clikart_op_code op, int64_t after) {
+    return guarded([&] {
+        fail_kernel(static_cast<OpCode>(op), after);
+        return 0;
+    });
+}
+
 void clikart_memory_trim(void) {
     trim_memory();
 }

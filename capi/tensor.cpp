@@ -1,7 +1,5 @@
 #include <clikart/ops.h>
 
-#include <cstring>
-
 #include "boundary.h"
 
 using namespace clikart;
@@ -20,6 +18,7 @@ clikart_tensor* clikart_tensor_from_data(const void* data, clikart_dtype dtype, 
         const auto type = static_cast<DType>(dtype);
         name_of(type);  // throws for a code outside the table
         if (!data && numel(dims) > 0) fail(ErrorKind::Type, "tensor_from_data: data is NULL");
+        if (const Device device = thread_device(); device.type == DeviceType::Meta) return to_handle(make_tensor(type, dims, device));
         return to_handle(tensor_from_host(data, type, dims));
     });
 }
@@ -46,7 +45,12 @@ size_t clikart_tensor_rank(const clikart_tensor* tensor) {
 }
 
 const int64_t* clikart_tensor_shape(const clikart_tensor* tensor) {
-    return tensor ? from_handle<Tensor>(tensor)->shape().data() : nullptr;
+    return guarded([&]() -> const int64_t* {
+        if (!tensor) return nullptr;
+        const Tensor& t = *from_handle<Tensor>(tensor);
+        settle_size(t, "shape");
+        return t.shape().data();
+    });
 }
 
 const int64_t* clikart_tensor_strides(const clikart_tensor* tensor) {
@@ -54,7 +58,12 @@ const int64_t* clikart_tensor_strides(const clikart_tensor* tensor) {
 }
 
 int64_t clikart_tensor_numel(const clikart_tensor* tensor) {
-    return tensor ? from_handle<Tensor>(tensor)->numel() : 0;
+    return guarded([&]() -> int64_t {
+        if (!tensor) return 0;
+        const Tensor& t = *from_handle<Tensor>(tensor);
+        settle_size(t, "numel");
+        return t.numel();
+    });
 }
 
 bool clikart_tensor_is_contiguous(const clikart_tensor* tensor) {
@@ -63,6 +72,40 @@ bool clikart_tensor_is_contiguous(const clikart_tensor* tensor) {
 
 bool clikart_tensor_is_stand_in(const clikart_tensor* tensor) {
     return tensor && from_handle<Tensor>(tensor)->node;
+}
+
+const char* clikart_tensor_device(const clikart_tensor* tensor) {
+    return guarded([&]() -> const char* { return tensor ? device_text(from_handle<Tensor>(tensor)->device()) : nullptr; });
+}
+
+bool clikart_tensor_size_known(const clikart_tensor* tensor) {
+    return !tensor || from_handle<Tensor>(tensor)->size_known();
+}
+
+bool clikart_tensor_is_writable(const clikart_tensor* tensor) {
+    return tensor && from_handle<Tensor>(tensor)->storage().writable();
+}
+
+clikart_status clikart_tensor_status(const clikart_tensor* tensor) {
+    return guarded([&] { return static_cast<clikart_status>(status_of(checked_tensor(tensor, "status"))); });
+}
+
+int clikart_tensor_is_ready(const clikart_tensor* tensor) {
+    return guarded([&] { return is_ready(checked_tensor(tensor, "is_ready")) ? 1 : 0; });
+}
+
+int clikart_tensor_start(const clikart_tensor* tensor) {
+    return guarded([&] {
+        start(checked_tensor(tensor, "start"), "start");
+        return 0;
+    });
+}
+
+int clikart_copy_(clikart_tensor* to, const clikart_tensor* from) {
+    return guarded([&] {
+        copy_into(checked_tensor(to, "copy_", "the destination"), checked_tensor(from, "copy_", "the source"));
+        return 0;
+    });
 }
 
 int clikart_tensor_wait(const clikart_tensor* tensor, int64_t timeout_ns) {
@@ -86,13 +129,11 @@ void* clikart_tensor_data(const clikart_tensor* tensor) {
 int clikart_tensor_copy_to(const clikart_tensor* tensor, void* data, size_t bytes) {
     return guarded([&] {
         Tensor& t = checked_tensor(tensor, "copy_to");
+        settle_size(t, "copy_to");
         const auto needed = static_cast<size_t>(t.numel() * size_of(t.dtype()));
         if (bytes != needed) fail(ErrorKind::Value, "copy_to: {} bytes of room given for {}, which has {}", bytes, describe(t), needed);
         if (!data && needed > 0) fail(ErrorKind::Type, "copy_to: data is NULL");
-        require_value(t, "copy_to");
-        const Ref<Tensor> dense = contiguous_value(t);
-        settle(*dense, "copy_to");
-        if (needed > 0) std::memcpy(data, dense->data(), needed);
+        copy_to_host(t, data, "copy_to");
         return 0;
     });
 }

@@ -29,15 +29,20 @@ from ._enums import (
     uint32,
     uint64,
 )
+from ._library import check as _check
 from ._library import lib as _lib
 from ._library import text as _text
+from .borrow import from_numpy
 from .creation import is_available, ones, zeros
+from .devices import Device
 from .dtype import DType
+from .evaluation import async_eval, eval, synchronize
 from .files import load, save
 from .graph import trace
 from .ops import *  # noqa: F403
 from .ops import __all__ as _operators
-from .scopes import synchronous
+from .scopes import device, eager, meta_init, stream, synchronous, tracing
+from .streams import Stream
 
 __version__ = "0.1.0"
 
@@ -52,6 +57,23 @@ def build_report() -> str:
     return _text(_lib.clikart_build_report())
 
 
+def num_threads() -> int:
+    """How many threads compute at most."""
+    count: int = _lib.clikart_num_threads()
+    return count
+
+
+def set_num_threads(threads: int) -> None:
+    """Sets how many threads compute at most.  Results have the same bits for any number.
+
+    Raises:
+        ValueError: less than one, or more than 1024.
+    """
+    if not -(2**31) <= threads < 2**31:
+        threads = -1  # the library says what is possible
+    _check(_lib.clikart_set_num_threads(threads))
+
+
 __all__ = [  # noqa: PLE0604
     "ClikaRTError",
     "ClikaRTFileError",
@@ -62,15 +84,22 @@ __all__ = [  # noqa: PLE0604
     "ClikaRTTypeError",
     "ClikaRTValueError",
     "DType",
+    "Device",
     "Size",
+    "Stream",
     "Tensor",
+    "async_eval",
     "bfloat16",
     "bool_",
     "build_report",
+    "device",
+    "eager",
+    "eval",
     "pkgconfig_dir",
     "float16",
     "float32",
     "float64",
+    "from_numpy",
     "graph",
     "int8",
     "int16",
@@ -79,12 +108,18 @@ __all__ = [  # noqa: PLE0604
     "is_available",
     "load",
     "memory",
+    "meta_init",
     "nn",
+    "num_threads",
     "ones",
     "save",
+    "set_num_threads",
+    "stream",
+    "synchronize",
     "synchronous",
     "tensor",
     "trace",
+    "tracing",
     "uint8",
     "uint16",
     "uint32",

@@ -9,14 +9,14 @@ from operator import index
 from typing import Any
 
 from ._enums import ClikaRTTypeError
-from ._library import NULL, c_text, check_pointer, ffi, lib
+from ._library import NULL, check_pointer, ffi, lib
+from .devices import DeviceLike, device_text
 from .dtype import DType
+from .streams import Stream
 from .tensor import Tensor
 
 #: What an operator takes for a tensor: one, or a number that gives way to tensors in type promotion.
 TensorLike = Tensor | bool | int | float
-#: Where something lives: "cpu", "cuda:0"; None leaves it to the calling thread's settings.
-DeviceLike = str | None
 
 _EMPTY = ffi.new("int64_t[1]")
 _CACHED_NUMBERS = 1024
@@ -45,6 +45,13 @@ def operand(value: Any) -> Any:
     if numpy and isinstance(value, numpy.generic) and isinstance(number := value.item(), (bool, int, float)):
         return _number(number)
     raise ClikaRTTypeError(f"expected a tensor or a number, got {type(value).__name__}; clika_runtime.tensor() makes a tensor of an array")
+
+
+def destination(value: Any) -> Any:
+    """The handle of a tensor that is written to."""
+    if not isinstance(value, Tensor):
+        raise ClikaRTTypeError(f"expected a tensor to write to, got {type(value).__name__}")
+    return value._handle
 
 
 def operands(values: Iterable[Any]) -> tuple[list[Any], int, list[Any]]:
@@ -79,12 +86,15 @@ def dtype_code(dtype: DType | None) -> int:
     return dtype.code
 
 
-def placement(device: DeviceLike) -> Any:
-    if device is None:
+def placement(device: DeviceLike, stream: Stream | None) -> Any:
+    if device is None and stream is None:
         return NULL
-    name = c_text(device, "device")
-    where = ffi.new("clikart_placement*", {"struct_size": ffi.sizeof("clikart_placement"), "device": name, "stream": NULL})
-    _kept_alive[where] = name
+    if stream is not None and not isinstance(stream, Stream):
+        raise ClikaRTTypeError(f"stream: expected a Stream, got {type(stream).__name__}")
+    name = NULL if device is None else device_text(device, "device")
+    handle = NULL if stream is None else stream._handle
+    where = ffi.new("clikart_placement*", {"struct_size": ffi.sizeof("clikart_placement"), "device": name, "stream": handle})
+    _kept_alive[where] = name, stream
     return where
 
 

@@ -112,6 +112,7 @@ class OpCode(enum.Enum):
     Select = 63
     Concat = 80
     MatMul = 90
+    Nonzero = 140
 
 
 class NodeKind(enum.Enum):
@@ -127,3 +128,4 @@ class NodeKind(enum.Enum):
     View = 8
     Join = 9
     Product = 10
+    Index = 11

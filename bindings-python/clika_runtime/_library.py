@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
+import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,8 +30,39 @@ lib: Any = ffi.dlopen(_find())
 if lib.clikart_version() != _VERSION:
     raise ImportError(f"clika_runtime needs libclikart {_VERSION}, {_find()} is {lib.clikart_version()}")
 
-# Before the interpreter is taken apart.  Not a shutdown: another interpreter of this process may go on.
-atexit.register(lib.clikart_finish)
+#: How long a wait lasts before Python may look at signals, so that Ctrl-C ends it.
+WAIT_SLICE_NS = 50_000_000
+
+
+def _finish() -> None:
+    """Before the interpreter is taken apart.  Not a shutdown: another interpreter of this process may go on."""
+    try:
+        while lib.clikart_finish_within(WAIT_SLICE_NS) == 0:
+            pass
+    except KeyboardInterrupt:
+        lib.clikart_cancel_queued()
+        raise
+
+
+atexit.register(_finish)
+
+_words = int(ffi.cast("uintptr_t", lib.clikart_attention()))
+#: True while calls wait to be told where they were made.  A ctypes object: its truth is that of the library's memory, which
+#: is the cheapest look from Python there is.
+origins = ctypes.c_int32.from_address(_words)
+#: True while borrowed memory that is needed no more waits to be let go.
+returned = ctypes.c_int32.from_address(_words + 4)
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
+
+
+def attend() -> None:
+    """Tells the calls that this thread queued where they were made: the first line outside of this package."""
+    frame: Any = sys._getframe(1)
+    while frame and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "?"
+    lib.clikart_tell_origin(place.encode(errors="replace"))
 
 
 def text(pointer: Any) -> str:
@@ -50,6 +83,8 @@ def c_text(value: str | bytes, what: str) -> Any:
 
 def raise_error() -> NoReturn:
     """Raises the calling thread's error; called when a function of the library reported one."""
+    if origins:
+        attend()
     error = lib.clikart_error_take()
     kind, message = lib.clikart_error_get_kind(error), text(lib.clikart_error_message(error))
     lib.clikart_error_release(error)
@@ -61,6 +96,14 @@ def check(status: int) -> int:
     if status < 0:
         raise_error()
     return status
+
+
+def wait(waiting: Any, *what: Any) -> None:
+    """Calls a function of the library that waits until it is over, in slices between which Python may look at signals."""
+    while (state := waiting(*what, WAIT_SLICE_NS)) == 0:
+        pass
+    if state < 0:
+        raise_error()
 
 
 def check_pointer(pointer: Any) -> Any:

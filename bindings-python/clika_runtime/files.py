@@ -42,6 +42,7 @@ def save(tree: Any, path: str | os.PathLike[str]) -> None:
     named = list(_leaves(tree, ""))
     names = [c_text(name, "save") for name, _ in named]
     for _, leaf in named:
+        leaf._check_readable("save")
         leaf._settle()
     check(lib.clikart_archive_save(c_text(os.fsencode(path), "save"), names, [leaf._handle for _, leaf in named], len(named)))
 

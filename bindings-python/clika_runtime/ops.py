@@ -6,14 +6,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from operator import index as as_int
 
-from ._convert import DeviceLike, TensorLike, dtype_code, int_list, operand, operands, optional_int, placement
-from ._library import lib
+from ._convert import TensorLike, destination, dtype_code, int_list, operand, operands, optional_int, placement
+from ._library import attend, lib, origins, raise_error
+from .devices import DeviceLike
 from .dtype import DType
+from .scopes import apply, scoped
+from .streams import Stream
 from .tensor import Tensor, wrap
 
 __all__ = [
     "abs",
+    "abs_",
     "add",
+    "add_",
     "amax",
     "arange",
     "argmax",
@@ -21,21 +26,29 @@ __all__ = [
     "concat",
     "copy",
     "div",
+    "div_",
     "exp",
+    "exp_",
     "full",
     "matmul",
     "maximum",
+    "maximum_",
     "mean",
     "mul",
+    "mul_",
+    "nonzero",
     "permute",
     "relu",
+    "relu_",
     "reshape",
     "select",
     "slice",
     "softmax",
     "sub",
+    "sub_",
     "sum",
     "tanh",
+    "tanh_",
 ]
 
 _full = lib.clikart_full
@@ -62,9 +75,19 @@ _slice = lib.clikart_slice
 _select = lib.clikart_select
 _concat = lib.clikart_concat
 _matmul = lib.clikart_matmul
+_nonzero = lib.clikart_nonzero
+_add_ = lib.clikart_add_
+_sub_ = lib.clikart_sub_
+_mul_ = lib.clikart_mul_
+_div_ = lib.clikart_div_
+_maximum_ = lib.clikart_maximum_
+_exp_ = lib.clikart_exp_
+_relu_ = lib.clikart_relu_
+_tanh_ = lib.clikart_tanh_
+_abs_ = lib.clikart_abs_
 
 
-def full(shape: int | Sequence[int], value: TensorLike, dtype: DType | None = None, device: DeviceLike = None) -> Tensor:
+def full(shape: int | Sequence[int], value: TensorLike, dtype: DType | None = None, device: DeviceLike = None, stream: Stream | None = None) -> Tensor:
     """A tensor filled with one value.
 
     Args:
@@ -72,6 +95,7 @@ def full(shape: int | Sequence[int], value: TensorLike, dtype: DType | None = No
         value: a number or a 0-d tensor.
         dtype: the element type; without it the value's (float32 for a Python float, int64 for an int).
         device: where the result lives; without it the calling thread's current device.
+        stream: the stream that makes it; without it the device's current stream.
 
     Raises:
         ValueError: a negative size, more than 16 dimensions, or a value of more than one element.
@@ -79,10 +103,15 @@ def full(shape: int | Sequence[int], value: TensorLike, dtype: DType | None = No
     Example:
         >>> y = crt.full([2, 2], 0.5)
     """
-    return wrap(_full(*int_list(shape), value._handle if type(value) is Tensor else operand(value), dtype_code(dtype), placement(device)))
+    if scoped:
+        apply()
+    handle = _full(*int_list(shape), value._handle if type(value) is Tensor else operand(value), dtype_code(dtype), placement(device, stream))
+    if origins:
+        attend()
+    return wrap(handle)
 
 
-def arange(start: TensorLike, end: TensorLike, step: TensorLike = 1, dtype: DType | None = None, device: DeviceLike = None) -> Tensor:
+def arange(start: TensorLike, end: TensorLike, step: TensorLike = 1, dtype: DType | None = None, device: DeviceLike = None, stream: Stream | None = None) -> Tensor:
     """The numbers start, start + step, ... below end (above it for a negative step), each computed as start + i * step.
 
     Args:
@@ -91,6 +120,7 @@ def arange(start: TensorLike, end: TensorLike, step: TensorLike = 1, dtype: DTyp
         step: the distance between neighbours; not zero.
         dtype: the element type; without it int64 when all three are ints, else float32.
         device: where the result lives; without it the calling thread's current device.
+        stream: the stream that makes it; without it the device's current stream.
 
     Raises:
         ValueError: step is zero, or a number is not finite.
@@ -99,7 +129,12 @@ def arange(start: TensorLike, end: TensorLike, step: TensorLike = 1, dtype: DTyp
     Example:
         >>> y = crt.arange(0, 10, 3)
     """
-    return wrap(_arange(start._handle if type(start) is Tensor else operand(start), end._handle if type(end) is Tensor else operand(end), step._handle if type(step) is Tensor else operand(step), dtype_code(dtype), placement(device)))
+    if scoped:
+        apply()
+    handle = _arange(start._handle if type(start) is Tensor else operand(start), end._handle if type(end) is Tensor else operand(end), step._handle if type(step) is Tensor else operand(step), dtype_code(dtype), placement(device, stream))
+    if origins:
+        attend()
+    return wrap(handle)
 
 
 def cast(x: TensorLike, dtype: DType) -> Tensor:
@@ -113,7 +148,12 @@ def cast(x: TensorLike, dtype: DType) -> Tensor:
     Example:
         >>> y = crt.cast(crt.full([2], 1.75), crt.int32)
     """
-    return wrap(_cast(x._handle if type(x) is Tensor else operand(x), dtype_code(dtype)))
+    if scoped:
+        apply()
+    handle = _cast(x._handle if type(x) is Tensor else operand(x), dtype_code(dtype))
+    if origins:
+        attend()
+    return wrap(handle)
 
 
 def copy(x: TensorLike) -> Tensor:
@@ -125,7 +165,12 @@ def copy(x: TensorLike) -> Tensor:
     Example:
         >>> y = crt.copy(crt.full([2], 1.5))
     """
-    return wrap(_copy(x._handle if type(x) is Tensor else operand(x)))
+    if scoped:
+        apply()
+    handle = _copy(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    return wrap(handle)
 
 
 def add(a: TensorLike, b: TensorLike) -> Tensor:
@@ -141,7 +186,28 @@ def add(a: TensorLike, b: TensorLike) -> Tensor:
     Example:
         >>> y = crt.add(crt.full([2], 1.5), 1)
     """
-    return wrap(_add(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b)))
+    if scoped:
+        apply()
+    handle = _add(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    return wrap(handle)
+
+
+def add_(a: Tensor, b: TensorLike) -> Tensor:
+    """``add`` written over a: a + b; the logical "or" for two bools.  Returns a.
+
+    Example:
+        >>> y = crt.add_(crt.full([2], 1.5), 1)
+    """
+    if scoped:
+        apply()
+    status = _add_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
 
 
 def sub(a: TensorLike, b: TensorLike) -> Tensor:
@@ -158,7 +224,28 @@ def sub(a: TensorLike, b: TensorLike) -> Tensor:
     Example:
         >>> y = crt.sub(crt.full([2], 1.5), 1)
     """
-    return wrap(_sub(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b)))
+    if scoped:
+        apply()
+    handle = _sub(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    return wrap(handle)
+
+
+def sub_(a: Tensor, b: TensorLike) -> Tensor:
+    """``sub`` written over a: a - b.  Returns a.
+
+    Example:
+        >>> y = crt.sub_(crt.full([2], 1.5), 1)
+    """
+    if scoped:
+        apply()
+    status = _sub_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
 
 
 def mul(a: TensorLike, b: TensorLike) -> Tensor:
@@ -174,7 +261,28 @@ def mul(a: TensorLike, b: TensorLike) -> Tensor:
     Example:
         >>> y = crt.mul(crt.full([2], 1.5), 2)
     """
-    return wrap(_mul(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b)))
+    if scoped:
+        apply()
+    handle = _mul(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    return wrap(handle)
+
+
+def mul_(a: Tensor, b: TensorLike) -> Tensor:
+    """``mul`` written over a: a * b; the logical "and" for two bools.  Returns a.
+
+    Example:
+        >>> y = crt.mul_(crt.full([2], 1.5), 2)
+    """
+    if scoped:
+        apply()
+    status = _mul_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
 
 
 def div(a: TensorLike, b: TensorLike) -> Tensor:
@@ -188,9 +296,30 @@ def div(a: TensorLike, b: TensorLike) -> Tensor:
         ValueError: the shapes do not broadcast.
 
     Example:
-        >>> y = crt.div(crt.full([2], 3), 2)
+        >>> y = crt.div(crt.full([2], 3.0), 2)
     """
-    return wrap(_div(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b)))
+    if scoped:
+        apply()
+    handle = _div(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    return wrap(handle)
+
+
+def div_(a: Tensor, b: TensorLike) -> Tensor:
+    """``div`` written over a: a / b, true division: integers and bools divide as float32.  Returns a.
+
+    Example:
+        >>> y = crt.div_(crt.full([2], 3.0), 2)
+    """
+    if scoped:
+        apply()
+    status = _div_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
 
 
 def maximum(a: TensorLike, b: TensorLike) -> Tensor:
@@ -206,7 +335,28 @@ def maximum(a: TensorLike, b: TensorLike) -> Tensor:
     Example:
         >>> y = crt.maximum(crt.arange(0, 4), 2)
     """
-    return wrap(_maximum(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b)))
+    if scoped:
+        apply()
+    handle = _maximum(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    return wrap(handle)
+
+
+def maximum_(a: Tensor, b: TensorLike) -> Tensor:
+    """``maximum`` written over a: the larger of a and b, element by element; NaN where either is NaN.  Returns a.
+
+    Example:
+        >>> y = crt.maximum_(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    status = _maximum_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
 
 
 def exp(x: TensorLike) -> Tensor:
@@ -218,7 +368,28 @@ def exp(x: TensorLike) -> Tensor:
     Example:
         >>> y = crt.exp(crt.full([2], 1.0))
     """
-    return wrap(_exp(x._handle if type(x) is Tensor else operand(x)))
+    if scoped:
+        apply()
+    handle = _exp(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    return wrap(handle)
+
+
+def exp_(x: Tensor) -> Tensor:
+    """``exp`` written over x: e to the power of x; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.exp_(crt.full([2], 1.0))
+    """
+    if scoped:
+        apply()
+    status = _exp_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
 
 
 def relu(x: TensorLike) -> Tensor:
@@ -233,7 +404,28 @@ def relu(x: TensorLike) -> Tensor:
     Example:
         >>> y = crt.relu(crt.arange(-2, 3))
     """
-    return wrap(_relu(x._handle if type(x) is Tensor else operand(x)))
+    if scoped:
+        apply()
+    handle = _relu(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    return wrap(handle)
+
+
+def relu_(x: Tensor) -> Tensor:
+    """``relu`` written over x: 0 where x is negative, else x (-0 and NaN included).  Returns x.
+
+    Example:
+        >>> y = crt.relu_(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    status = _relu_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
 
 
 def tanh(x: TensorLike) -> Tensor:
@@ -245,7 +437,28 @@ def tanh(x: TensorLike) -> Tensor:
     Example:
         >>> y = crt.tanh(crt.full([2], 0.5))
     """
-    return wrap(_tanh(x._handle if type(x) is Tensor else operand(x)))
+    if scoped:
+        apply()
+    handle = _tanh(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    return wrap(handle)
+
+
+def tanh_(x: Tensor) -> Tensor:
+    """``tanh`` written over x: the hyperbolic tangent; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.tanh_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _tanh_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
 
 
 def abs(x: TensorLike) -> Tensor:
@@ -260,7 +473,28 @@ def abs(x: TensorLike) -> Tensor:
     Example:
         >>> y = crt.abs(crt.arange(-2, 3))
     """
-    return wrap(_abs(x._handle if type(x) is Tensor else operand(x)))
+    if scoped:
+        apply()
+    handle = _abs(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    return wrap(handle)
+
+
+def abs_(x: Tensor) -> Tensor:
+    """``abs`` written over x: the absolute value; the smallest integer keeps its sign, as it has no positive twin.  Returns x.
+
+    Example:
+        >>> y = crt.abs_(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    status = _abs_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
 
 
 def sum(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -278,7 +512,12 @@ def sum(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = 
     Example:
         >>> y = crt.sum(crt.arange(0, 5))
     """
-    return wrap(_sum(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim))
+    if scoped:
+        apply()
+    handle = _sum(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    if origins:
+        attend()
+    return wrap(handle)
 
 
 def mean(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -297,7 +536,12 @@ def mean(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool =
     Example:
         >>> y = crt.mean(crt.full([4], 2.0))
     """
-    return wrap(_mean(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim))
+    if scoped:
+        apply()
+    handle = _mean(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    if origins:
+        attend()
+    return wrap(handle)
 
 
 def amax(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -315,7 +559,12 @@ def amax(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool =
     Example:
         >>> y = crt.amax(crt.arange(0, 5))
     """
-    return wrap(_amax(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim))
+    if scoped:
+        apply()
+    handle = _amax(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    if origins:
+        attend()
+    return wrap(handle)
 
 
 def argmax(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -334,7 +583,12 @@ def argmax(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool
     Example:
         >>> y = crt.argmax(crt.arange(0, 5))
     """
-    return wrap(_argmax(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim))
+    if scoped:
+        apply()
+    handle = _argmax(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    if origins:
+        attend()
+    return wrap(handle)
 
 
 def softmax(x: TensorLike, dim: int = -1) -> Tensor:
@@ -351,7 +605,12 @@ def softmax(x: TensorLike, dim: int = -1) -> Tensor:
     Example:
         >>> y = crt.softmax(crt.full([3], 0.0))
     """
-    return wrap(_softmax(x._handle if type(x) is Tensor else operand(x), as_int(dim)))
+    if scoped:
+        apply()
+    handle = _softmax(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    if origins:
+        attend()
+    return wrap(handle)
 
 
 def reshape(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
@@ -367,7 +626,12 @@ def reshape(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
     Example:
         >>> y = crt.reshape(crt.arange(0, 6), [2, -1])
     """
-    return wrap(_reshape(x._handle if type(x) is Tensor else operand(x), *int_list(shape)))
+    if scoped:
+        apply()
+    handle = _reshape(x._handle if type(x) is Tensor else operand(x), *int_list(shape))
+    if origins:
+        attend()
+    return wrap(handle)
 
 
 def permute(x: TensorLike, dims: int | Sequence[int]) -> Tensor:
@@ -384,7 +648,12 @@ def permute(x: TensorLike, dims: int | Sequence[int]) -> Tensor:
     Example:
         >>> y = crt.permute(crt.reshape(crt.arange(0, 6), [2, 3]), [1, 0])
     """
-    return wrap(_permute(x._handle if type(x) is Tensor else operand(x), *int_list(dims)))
+    if scoped:
+        apply()
+    handle = _permute(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
+    if origins:
+        attend()
+    return wrap(handle)
 
 
 def slice(x: TensorLike, dim: int, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
@@ -405,7 +674,12 @@ def slice(x: TensorLike, dim: int, start: int | None = None, end: int | None = N
     Example:
         >>> y = crt.slice(crt.arange(0, 6), 0, 1, None, 2)
     """
-    return wrap(_slice(x._handle if type(x) is Tensor else operand(x), as_int(dim), optional_int(start), optional_int(end), as_int(step)))
+    if scoped:
+        apply()
+    handle = _slice(x._handle if type(x) is Tensor else operand(x), as_int(dim), optional_int(start), optional_int(end), as_int(step))
+    if origins:
+        attend()
+    return wrap(handle)
 
 
 def select(x: TensorLike, dim: int, index: int) -> Tensor:
@@ -422,7 +696,12 @@ def select(x: TensorLike, dim: int, index: int) -> Tensor:
     Example:
         >>> y = crt.select(crt.arange(0, 6), 0, -1)
     """
-    return wrap(_select(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(index)))
+    if scoped:
+        apply()
+    handle = _select(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(index))
+    if origins:
+        attend()
+    return wrap(handle)
 
 
 def concat(tensors: Iterable[TensorLike], dim: int = 0) -> Tensor:
@@ -440,7 +719,12 @@ def concat(tensors: Iterable[TensorLike], dim: int = 0) -> Tensor:
         >>> y = crt.concat([crt.arange(0, 2), crt.arange(5, 7)])
     """
     handles, count, tensors = operands(tensors)
-    return wrap(_concat(handles, count, as_int(dim)))
+    if scoped:
+        apply()
+    handle = _concat(handles, count, as_int(dim))
+    if origins:
+        attend()
+    return wrap(handle)
 
 
 def matmul(a: TensorLike, b: TensorLike) -> Tensor:
@@ -458,4 +742,31 @@ def matmul(a: TensorLike, b: TensorLike) -> Tensor:
     Example:
         >>> y = crt.matmul(crt.full([2, 3], 1.0), crt.full([3], 2.0))
     """
-    return wrap(_matmul(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b)))
+    if scoped:
+        apply()
+    handle = _matmul(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    return wrap(handle)
+
+
+def nonzero(x: TensorLike) -> Tensor:
+    """The places of the elements that are not zero (NaN is not), in row-major order: one row for each, one column for each
+    dimension, int64.  How many there are depends on the data: asking for the shape waits for the operator.
+
+    Args:
+        x: the tensor.
+
+    Raises:
+        ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+        NotImplementedError: while a graph is recorded.
+
+    Example:
+        >>> y = crt.nonzero(crt.tensor([0.0, 2.0, 0.0]))
+    """
+    if scoped:
+        apply()
+    handle = _nonzero(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    return wrap(handle)

@@ -1,19 +1,236 @@
-"""Settings of the calling thread, as context managers that are also decorators."""
+"""Settings of the calling thread, as context managers that are also decorators.
+
+Each scope changes one setting of the thread, and the innermost wins.  Inside of a coroutine a scope holds for the coroutine
+alone: while it is suspended, others of the thread do not see it.
+"""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+import asyncio
+import contextvars
+import functools
+import inspect
+import threading
+from collections.abc import AsyncIterator, Callable, Generator
+from typing import Any, TypeVar, cast
 
-from ._library import lib
+from ._enums import ClikaRTTypeError
+from ._library import NULL, c_text, check, ffi, lib, text
+from .devices import Device
+from .streams import Stream
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Scopes that were opened in coroutines and are open: where there is one, calls look which of them hold for them.
+scoped: list[Scope] = []
+#: The scopes of the running coroutine, and the thread they were opened in.
+_chain: contextvars.ContextVar[tuple[int, tuple[Scope, ...]]] = contextvars.ContextVar("clika_runtime_scopes", default=(0, ()))
 
 
-@contextlib.contextmanager
-def synchronous() -> Iterator[None]:
+class _Thread(threading.local):
+    """What of the chains is in force in the thread, and what was set before each."""
+
+    def __init__(self) -> None:
+        self.scopes: tuple[Scope, ...] = ()
+        self.before: list[Any] = []
+
+
+_thread = _Thread()
+
+
+def apply() -> None:
+    """Puts the scopes of the running coroutine in force, and takes back those of others."""
+    owner, wanted = _chain.get()
+    if wanted and owner != threading.get_ident():
+        wanted = ()  # a context that was copied into another thread
+    if wanted is _thread.scopes or wanted == _thread.scopes:
+        return
+    for scope in reversed(_thread.scopes):
+        scope._set(_thread.before.pop())
+    _thread.scopes = ()
+    for scope in wanted:
+        _thread.before.append(scope._set(scope._value))
+        _thread.scopes += (scope,)
+
+
+def _in_coroutine() -> bool:
+    return asyncio._get_running_loop() is not None
+
+
+class Scope:
+    """A setting that holds inside of a ``with`` block or a decorated function, for the calling thread."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._entered = threading.local()
+
+    def _set(self, value: Any) -> Any:
+        """Sets the thread's setting and returns what it was."""
+        raise NotImplementedError
+
+    def __enter__(self) -> None:
+        stack = self._entered.__dict__.setdefault("stack", [])
+        if _in_coroutine():
+            owner, scopes = _chain.get()
+            here = threading.get_ident()
+            token = _chain.set((here, (*(scopes if owner == here else ()), self)))
+            scoped.append(self)
+            stack.append((True, token))
+            try:
+                apply()
+            except BaseException:
+                self.__exit__()
+                raise
+        else:
+            stack.append((False, self._set(self._value)))
+
+    def __exit__(self, *_: object) -> None:
+        in_coroutine, before = self._entered.stack.pop()
+        if in_coroutine:
+            _chain.reset(before)
+            apply()
+            scoped.remove(self)
+        else:
+            self._set(before)
+
+    def __call__(self, fn: F) -> F:
+        """The function, run inside of the scope at every call; a generator and a coroutine only while they run."""
+        if inspect.isasyncgenfunction(fn):
+            wrapper: Any = self._async_generator(fn)
+        elif inspect.iscoroutinefunction(fn):
+
+            async def wrapper(*args: Any, **kwargs: Any) -> Any:
+                with self:
+                    return await fn(*args, **kwargs)
+        elif inspect.isgeneratorfunction(fn):
+            wrapper = self._generator(fn)
+        else:
+
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                with self:
+                    return fn(*args, **kwargs)
+
+        decorated: Any = functools.wraps(fn)(wrapper)
+        return cast(F, decorated)
+
+    def _generator(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            generator = fn(*args, **kwargs)
+            step: Any = generator.send
+            argument: Any = None
+            while True:
+                try:
+                    with self:
+                        item = step(argument)
+                except StopIteration as stop:
+                    return stop.value
+                try:
+                    step, argument = generator.send, (yield item)
+                except GeneratorExit:
+                    with self:
+                        generator.close()
+                    raise
+                except BaseException as error:
+                    step, argument = generator.throw, error
+
+        return wrapper
+
+    def _async_generator(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        async def wrapper(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            generator = fn(*args, **kwargs)
+            step: Any = generator.asend
+            argument: Any = None
+            while True:
+                try:
+                    with self:
+                        item = await step(argument)
+                except StopAsyncIteration:
+                    return
+                try:
+                    step, argument = generator.asend, (yield item)
+                except GeneratorExit:
+                    with self:
+                        await generator.aclose()
+                    raise
+                except BaseException as error:
+                    step, argument = generator.athrow, error
+
+        return wrapper
+
+
+class synchronous(Scope):
     """Inside, every operator that the calling thread dispatches is over before its call returns, and its failure is
     raised there.  Slow and easy to reason about: for debugging."""
-    before = lib.clikart_set_synchronous(True)
-    try:
-        yield
-    finally:
-        lib.clikart_set_synchronous(before)
+
+    def __init__(self) -> None:
+        super().__init__(True)
+
+    def _set(self, value: Any) -> Any:
+        return lib.clikart_set_synchronous(value)
+
+
+class _ModeScope(Scope):
+    def _set(self, value: Any) -> Any:
+        return check(lib.clikart_set_mode(value))
+
+
+class tracing(_ModeScope):
+    """Inside, operators are deferred: they return tensors with shape and dtype and no value, and no kernel runs.  Reading a
+    value raises ClikaRTError.  ``eval``, ``async_eval``, a read outside, or an operator outside that uses the result
+    compute it, with all it depends on."""
+
+    def __init__(self) -> None:
+        super().__init__(lib.CLIKART_MODE_TRACING)
+
+
+class eager(_ModeScope):
+    """Inside, operators are submitted at once: the default, restored within ``tracing()``."""
+
+    def __init__(self) -> None:
+        super().__init__(lib.CLIKART_MODE_EAGER)
+
+
+class device(Scope):
+    """Inside, tensors that are made without inputs and without a device of their own are made on this one.
+
+    Args:
+        device: a device or its name; ``"meta"`` makes tensors with shape and dtype and no storage.
+
+    Raises:
+        ValueError: the text names no device.
+        NotImplementedError: there is no such device here.
+    """
+
+    def __init__(self, device: str | Device) -> None:
+        super().__init__(str(Device(device)))
+        self._set(self._set(self._value))  # raises here rather than at each entry
+
+    def _set(self, value: Any) -> Any:
+        before = lib.clikart_get_device()
+        name = text(before) if before else None
+        check(lib.clikart_set_device(NULL if value is None else c_text(value, "device")))
+        return name
+
+
+def meta_init() -> device:
+    """The same as ``device("meta")``: what is made inside has shape and dtype and no storage."""
+    return device("meta")
+
+
+class stream(Scope):
+    """Inside, work on the stream's bare device goes to the stream instead of the thread's lane.
+
+    Raises:
+        TypeError: it is no stream.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        if not isinstance(stream, Stream):
+            raise ClikaRTTypeError(f"stream: expected a Stream, got {type(stream).__name__}")
+        super().__init__(stream._handle)
+        self._device = str(stream.device).encode()
+
+    def _set(self, value: Any) -> Any:
+        previous = ffi.new("clikart_stream**")
+        check(lib.clikart_set_stream(self._device, value, previous))
+        return ffi.gc(previous[0], lib.clikart_stream_release) if previous[0] else NULL

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._enums import BY_NUMPY_NAME, ClikaRTNotImplementedError, ClikaRTRuntimeError, ClikaRTTypeError, bfloat16
-from ._library import check_pointer, ffi, lib, raise_error
+from ._enums import BY_NUMPY_NAME, ClikaRTError, ClikaRTNotImplementedError, ClikaRTRuntimeError, ClikaRTTypeError, bfloat16
+from ._library import WAIT_SLICE_NS, attend, check, check_pointer, ffi, lib, origins, raise_error, returned, text, wait
+from .devices import Device
 from .dtype import DType
+from .scopes import apply, scoped
+from .streams import Stream, wait_seconds
+from .streams import wrap as _wrap_stream
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,8 +22,15 @@ if TYPE_CHECKING:
 # NumPy is imported where it is used: it takes longer to import than all the rest.
 
 _release = lib.clikart_tensor_release
-#: How long a wait lasts before Python may look at signals, so that Ctrl-C ends it.
-_WAIT_SLICE_NS = 50_000_000
+#: Where the elements of a small read lie: struct's codes of those it knows.
+_CODES = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float16": "e", "float32": "f", "float64": "d"}
+_CODES |= {f"u{name}": code.upper() for name, code in _CODES.items() if name.startswith("int")}
+
+
+def _let_go() -> None:
+    from .borrow import let_go
+
+    let_go()
 
 
 class Size(tuple[int, ...]):
@@ -65,20 +77,22 @@ class _HostMemory:
             "version": 3,
             "shape": shape,
             "typestr": typestr,
-            "data": (address, False),
+            "data": (address, not lib.clikart_tensor_is_writable(handle)),
             "strides": tuple(s * itemsize for s in strides),
         }
 
 
 def _dims(handle: Any, which: Any) -> tuple[int, ...]:
-    return tuple(which(handle)[0 : lib.clikart_tensor_rank(handle)])
+    return tuple(check_pointer(which(handle))[0 : lib.clikart_tensor_rank(handle)])
 
 
-def _wait(wait: Any, handle: Any) -> None:
-    """Waits in slices between which Python may look at signals; they grow, as work that reads a tensor may keep coming."""
-    timeout = _WAIT_SLICE_NS
-    while (state := wait(handle, timeout)) == 0:
-        timeout += timeout // 4
+def _wait_writable(handle: Any) -> None:
+    """The slices grow after a while: work that reads the tensor may keep coming."""
+    slices, timeout = 0, WAIT_SLICE_NS
+    while (state := lib.clikart_tensor_wait_writable(handle, timeout)) == 0:
+        slices += 1
+        if slices > 40:
+            timeout += timeout // 4
     if state < 0:
         raise_error()
 
@@ -105,11 +119,13 @@ class Tensor:
         except AttributeError:  # __init__ refused
             return
         _release(handle)
+        if returned:
+            _let_go()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return tensor, (self._read(),)
+        return tensor, (self._read("pickle"),)
 
-    # ---- metadata: never waits
+    # ---- metadata: never waits, except that the size of a result that depends on data waits for its operator
 
     @property
     def dtype(self) -> DType:
@@ -117,6 +133,7 @@ class Tensor:
 
     @property
     def shape(self) -> Size:
+        self._settle_size()
         return Size(_dims(self._handle, lib.clikart_tensor_shape))
 
     @property
@@ -125,8 +142,8 @@ class Tensor:
         return rank
 
     @property
-    def device(self) -> str:
-        return "cpu"
+    def device(self) -> Device:
+        return Device(text(lib.clikart_tensor_device(self._handle)))
 
     @property
     def nbytes(self) -> int:
@@ -135,6 +152,7 @@ class Tensor:
 
     def numel(self) -> int:
         """The number of elements."""
+        self._settle_size()
         count: int = lib.clikart_tensor_numel(self._handle)
         return count
 
@@ -147,24 +165,57 @@ class Tensor:
         contiguous: bool = lib.clikart_tensor_is_contiguous(self._handle)
         return contiguous
 
+    def _settle_size(self) -> None:
+        if not lib.clikart_tensor_size_known(self._handle):
+            wait(lib.clikart_tensor_wait, self._handle)
+
+    # ---- where the value is: never waits
+
+    @property
+    def stream(self) -> Stream:
+        """The stream that the tensor's operator rode; the thread's own for a tensor that was born with data."""
+        return _wrap_stream(lib.clikart_tensor_stream(self._handle))
+
+    @property
+    def status(self) -> str:
+        """``"Unscheduled"``: nothing computes it yet (deferred under tracing, standing in for a value, or without storage);
+        ``"Evaluated"``: submitted or computed; ``"Available"``: born with data."""
+        return ("Unscheduled", "Evaluated", "Available")[check(lib.clikart_tensor_status(self._handle))]
+
+    def is_ready(self) -> bool:
+        """Whether reading would not wait."""
+        return check(lib.clikart_tensor_is_ready(self._handle)) == 1
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for the value, at most ``timeout`` seconds; False when it is not there then.
+
+        Raises:
+            ClikaRTError: its computation failed.
+        """
+        return wait_seconds(lib.clikart_tensor_wait, self._handle, timeout)
+
     # ---- values: each waits
 
     def _settle(self) -> None:
-        _wait(lib.clikart_tensor_wait, self._handle)
+        wait(lib.clikart_tensor_wait, self._handle)
 
-    def _view(self, wait: Any) -> np.ndarray[Any, Any]:
+    def _check_readable(self, who: str) -> None:
+        if scoped:
+            apply()
+        if lib.clikart_get_mode() == lib.CLIKART_MODE_TRACING:
+            raise ClikaRTError(f"{who}: a value cannot be read under tracing(); eval() it after the scope, or compute it under eager()")
+
+    def _read(self, who: str) -> np.ndarray[Any, Any]:
+        """A copy of the values, taken while nobody writes them."""
         import numpy as np
 
+        self._check_readable(who)
         handle = self._handle  # once: a parameter may take another value meanwhile
-        _wait(wait, handle)
+        wait(lib.clikart_tensor_wait, handle)
         dtype = _numpy_dtype(DType.of_code(lib.clikart_tensor_dtype(handle)))
-        if dtype.kind == "V":  # NumPy's interface cannot name ml_dtypes' types
-            return np.asarray(_HostMemory(handle, f"<u{dtype.itemsize}")).view(dtype)
-        return np.asarray(_HostMemory(handle, dtype.str))
-
-    def _read(self) -> np.ndarray[Any, Any]:
-        """The memory, for a look that is over before anything else happens."""
-        return self._view(lib.clikart_tensor_wait)
+        array = np.empty(_dims(handle, lib.clikart_tensor_shape), dtype)
+        check(lib.clikart_tensor_copy_to(handle, ffi.cast("void*", array.ctypes.data), array.nbytes))
+        return array
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The tensor's memory as a NumPy array, without a copy.
@@ -173,14 +224,29 @@ class Tensor:
         write there while operators that were called later still read it reaches them or not: wait for their results first.
 
         Raises:
-            ClikaRTError: the tensor stands for a value while a graph is recorded, or its computation failed.
+            ClikaRTError: the tensor stands for a value while a graph is recorded, has no storage, is read under
+                ``tracing()``, or its computation failed.
         """
-        return self._view(lib.clikart_tensor_wait_writable)
+        import numpy as np
+
+        self._check_readable("numpy")
+        handle = self._handle  # once: a parameter may take another value meanwhile
+        _wait_writable(handle)
+        dtype = _numpy_dtype(DType.of_code(lib.clikart_tensor_dtype(handle)))
+        if dtype.kind == "V":  # NumPy's interface cannot name ml_dtypes' types
+            return np.asarray(_HostMemory(handle, f"<u{dtype.itemsize}")).view(dtype)
+        return np.asarray(_HostMemory(handle, dtype.str))
+
+    def bytes(self) -> bytes:
+        """The bytes of all elements in row-major order."""
+        return self._read("bytes").tobytes()
+
+    __bytes__ = bytes
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         import numpy as np
 
-        return np.array(self.numpy() if copy is False or copy is None else self._read(), dtype=dtype, copy=copy)
+        return np.array(self.numpy() if copy is False or copy is None else self._read("__array__"), dtype=dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:
         options.pop("stream", None)
@@ -198,16 +264,24 @@ class Tensor:
         Raises:
             RuntimeError: more or fewer elements.
         """
+        self._check_readable("item")
         if self.numel() != 1:
             raise ClikaRTRuntimeError(f"item: needs one element, got shape {list(self.shape)}")
-        value: bool | int | float = self._read().item()
+        self._settle()
+        dtype = self.dtype
+        raw = bytearray(dtype.itemsize)
+        check(lib.clikart_tensor_copy_to(self._handle, ffi.from_buffer(raw), len(raw)))
+        if dtype is bfloat16:
+            raw[:0] = b"\0\0"  # the upper half of a float32
+        value: bool | int | float = struct.unpack(f"={_CODES.get(dtype.name, 'f')}", raw)[0]
         return value
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; a number for a 0-d tensor."""
-        return self._read().tolist()
+        return self._read("tolist").tolist()
 
     def __bool__(self) -> bool:
+        self._check_readable("bool")
         if self.numel() != 1:
             raise ClikaRTRuntimeError(f"bool: the truth of {self.numel()} elements is ambiguous, shape {list(self.shape)}")
         return bool(self.item())
@@ -219,12 +293,19 @@ class Tensor:
         return int(self.item())
 
     def __repr__(self) -> str:
+        if scoped:
+            apply()
+        name = type(self).__name__
         if lib.clikart_tensor_is_stand_in(self._handle):
-            return f"{type(self).__name__}(stands for a value, shape={list(self.shape)}, dtype={self.dtype.name})"
+            return f"{name}(stands for a value, shape={list(self.shape)}, dtype={self.dtype.name})"
+        if self.device.type == "meta":
+            return f"{name}(without storage, shape={list(self.shape)}, dtype={self.dtype.name}, device=meta)"
+        if lib.clikart_get_mode() == lib.CLIKART_MODE_TRACING:
+            return f"{name}({self.status.lower()}, shape={list(self.shape)}, dtype={self.dtype.name})"
         import numpy as np
 
-        values = np.array2string(self._read(), separator=", ", prefix="Tensor(")
-        return f"{type(self).__name__}({values}, dtype={self.dtype.name})"
+        values = np.array2string(self._read("repr"), separator=", ", prefix="Tensor(")
+        return f"{name}({values}, dtype={self.dtype.name})"
 
     def __len__(self) -> int:
         if self.ndim == 0:
@@ -257,6 +338,18 @@ class Tensor:
     def __rtruediv__(self, other: TensorLike) -> Tensor:
         return _ops.div(other, self)
 
+    def __iadd__(self, other: TensorLike) -> Tensor:
+        return _ops.add_(self, other)
+
+    def __isub__(self, other: TensorLike) -> Tensor:
+        return _ops.sub_(self, other)
+
+    def __imul__(self, other: TensorLike) -> Tensor:
+        return _ops.mul_(self, other)
+
+    def __itruediv__(self, other: TensorLike) -> Tensor:
+        return _ops.div_(self, other)
+
     def __matmul__(self, other: TensorLike) -> Tensor:
         return _ops.matmul(self, other)
 
@@ -272,6 +365,58 @@ class Tensor:
 
     def __neg__(self) -> Tensor:
         return _ops.mul(self, -1)
+
+    # ---- in place: what was called before still sees the old values
+
+    def add_(self, other: TensorLike) -> Tensor:
+        """See :func:`clika_runtime.add_`."""
+        return _ops.add_(self, other)
+
+    def sub_(self, other: TensorLike) -> Tensor:
+        """See :func:`clika_runtime.sub_`."""
+        return _ops.sub_(self, other)
+
+    def mul_(self, other: TensorLike) -> Tensor:
+        """See :func:`clika_runtime.mul_`."""
+        return _ops.mul_(self, other)
+
+    def div_(self, other: TensorLike) -> Tensor:
+        """See :func:`clika_runtime.div_`."""
+        return _ops.div_(self, other)
+
+    def relu_(self) -> Tensor:
+        """See :func:`clika_runtime.relu_`."""
+        return _ops.relu_(self)
+
+    def exp_(self) -> Tensor:
+        """See :func:`clika_runtime.exp_`."""
+        return _ops.exp_(self)
+
+    def tanh_(self) -> Tensor:
+        """See :func:`clika_runtime.tanh_`."""
+        return _ops.tanh_(self)
+
+    def abs_(self) -> Tensor:
+        """See :func:`clika_runtime.abs_`."""
+        return _ops.abs_(self)
+
+    def copy_(self, other: TensorLike) -> Tensor:
+        """Copies a tensor or a number, broadcast and converted, over this one."""
+        from ._convert import operand
+
+        if scoped:
+            apply()
+        status = lib.clikart_copy_(self._handle, operand(other))
+        if origins:
+            attend()
+        check(status)
+        return self
+
+    fill_ = copy_
+
+    def zero_(self) -> Tensor:
+        """Fills the tensor with zeros."""
+        return self.copy_(0)
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """See :func:`clika_runtime.reshape`; the sizes one by one or as one sequence."""
@@ -316,7 +461,7 @@ def tensor(data: Any, dtype: DType | None = None) -> Tensor:
     import numpy as np
 
     if isinstance(data, Tensor):
-        data = data._read()
+        data = data._read("tensor")
     array = np.asarray(data)
     if array.dtype.name not in BY_NUMPY_NAME:
         raise ClikaRTTypeError(f"tensor: dtype {array.dtype} has no equivalent here")

@@ -64,6 +64,7 @@ enum class OpCode : std::int32_t {
     Select = 63,
     Concat = 80,
     MatMul = 90,
+    Nonzero = 140,
 };
 
 /// Kinds of graph nodes.
@@ -78,6 +79,7 @@ enum class NodeKind : std::int32_t {
     View = 8,
     Join = 9,
     Product = 10,
+    Index = 11,
 };
 
 /// "Float32"

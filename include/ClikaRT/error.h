@@ -3,8 +3,10 @@
 
 #include <clikart/clikart.h>
 
+#include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <ClikaRT/enums.h>
 
@@ -86,5 +88,28 @@ private:
 };
 
 }  // namespace detail
+
+/// Where the calling thread makes its calls from now on: goes into the messages of failures that come late.
+inline void set_tag(const std::string& tag) {
+    detail::check(clikart_set_tag(tag.c_str()));
+}
+
+/// All that the library says outside of calls goes to the hook, on any thread; an empty one brings back the default, which
+/// writes warnings and errors to stderr.  The levels are CLIKART_LOG_*.
+inline void set_log_hook(std::function<void(int level, const char* message)> hook) {
+    using Hook = std::function<void(int, const char*)>;
+    if (!hook) {
+        detail::check(clikart_set_log_hook(nullptr, nullptr, nullptr));
+        return;
+    }
+    detail::check(clikart_set_log_hook(
+        [](clikart_log_level level, const char* message, void* user_data) {
+            try {
+                (*static_cast<Hook*>(user_data))(level, message);
+            } catch (...) {  // there is nobody left to tell
+            }
+        },
+        new Hook(std::move(hook)), [](void* user_data) { delete static_cast<Hook*>(user_data); }));
+}
 }  // namespace v1
 }  // namespace ClikaRT

@@ -73,6 +73,12 @@ inline Tensor add(const Operand& a, const Operand& b) {
     return Tensor::adopt(clikart_add(a.handle(), b.handle()));
 }
 
+/// ``add`` written over a: a + b; the logical "or" for two bools.  Returns a.
+inline const Tensor& add_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_add_(a.handle(), b.handle()));
+    return a;
+}
+
 /// a - b.
 ///
 /// Args:
@@ -84,6 +90,12 @@ inline Tensor add(const Operand& a, const Operand& b) {
 ///     TypeError: two bools, whose difference has no meaning.
 inline Tensor sub(const Operand& a, const Operand& b) {
     return Tensor::adopt(clikart_sub(a.handle(), b.handle()));
+}
+
+/// ``sub`` written over a: a - b.  Returns a.
+inline const Tensor& sub_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_sub_(a.handle(), b.handle()));
+    return a;
 }
 
 /// a * b; the logical "and" for two bools.
@@ -98,6 +110,12 @@ inline Tensor mul(const Operand& a, const Operand& b) {
     return Tensor::adopt(clikart_mul(a.handle(), b.handle()));
 }
 
+/// ``mul`` written over a: a * b; the logical "and" for two bools.  Returns a.
+inline const Tensor& mul_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_mul_(a.handle(), b.handle()));
+    return a;
+}
+
 /// a / b, true division: integers and bools divide as float32.
 ///
 /// Args:
@@ -108,6 +126,12 @@ inline Tensor mul(const Operand& a, const Operand& b) {
 ///     ValueError: the shapes do not broadcast.
 inline Tensor div(const Operand& a, const Operand& b) {
     return Tensor::adopt(clikart_div(a.handle(), b.handle()));
+}
+
+/// ``div`` written over a: a / b, true division: integers and bools divide as float32.  Returns a.
+inline const Tensor& div_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_div_(a.handle(), b.handle()));
+    return a;
 }
 
 /// The larger of a and b, element by element; NaN where either is NaN.
@@ -122,12 +146,24 @@ inline Tensor maximum(const Operand& a, const Operand& b) {
     return Tensor::adopt(clikart_maximum(a.handle(), b.handle()));
 }
 
+/// ``maximum`` written over a: the larger of a and b, element by element; NaN where either is NaN.  Returns a.
+inline const Tensor& maximum_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_maximum_(a.handle(), b.handle()));
+    return a;
+}
+
 /// e to the power of x; integers and bools give float32.
 ///
 /// Args:
 ///     x: the tensor.
 inline Tensor exp(const Operand& x) {
     return Tensor::adopt(clikart_exp(x.handle()));
+}
+
+/// ``exp`` written over x: e to the power of x; integers and bools give float32.  Returns x.
+inline const Tensor& exp_(const Tensor& x) {
+    detail::check(clikart_exp_(x.handle()));
+    return x;
 }
 
 /// 0 where x is negative, else x (-0 and NaN included).
@@ -141,12 +177,24 @@ inline Tensor relu(const Operand& x) {
     return Tensor::adopt(clikart_relu(x.handle()));
 }
 
+/// ``relu`` written over x: 0 where x is negative, else x (-0 and NaN included).  Returns x.
+inline const Tensor& relu_(const Tensor& x) {
+    detail::check(clikart_relu_(x.handle()));
+    return x;
+}
+
 /// The hyperbolic tangent; integers and bools give float32.
 ///
 /// Args:
 ///     x: the tensor.
 inline Tensor tanh(const Operand& x) {
     return Tensor::adopt(clikart_tanh(x.handle()));
+}
+
+/// ``tanh`` written over x: the hyperbolic tangent; integers and bools give float32.  Returns x.
+inline const Tensor& tanh_(const Tensor& x) {
+    detail::check(clikart_tanh_(x.handle()));
+    return x;
 }
 
 /// The absolute value; the smallest integer keeps its sign, as it has no positive twin.
@@ -158,6 +206,12 @@ inline Tensor tanh(const Operand& x) {
 ///     TypeError: a bool tensor.
 inline Tensor abs(const Operand& x) {
     return Tensor::adopt(clikart_abs(x.handle()));
+}
+
+/// ``abs`` written over x: the absolute value; the smallest integer keeps its sign, as it has no positive twin.  Returns x.
+inline const Tensor& abs_(const Tensor& x) {
+    detail::check(clikart_abs_(x.handle()));
+    return x;
 }
 
 /// The sum along dims.  Integers and bools add up as int64; floats along a tree that depends on the shape alone.
@@ -311,6 +365,35 @@ inline Tensor concat(const std::vector<Tensor>& tensors, std::int64_t dim = 0) {
 ///     TypeError: a number, different dtypes, or bools.
 inline Tensor matmul(const Operand& a, const Operand& b) {
     return Tensor::adopt(clikart_matmul(a.handle(), b.handle()));
+}
+
+/// The places of the elements that are not zero (NaN is not), in row-major order: one row for each, one column for each
+/// dimension, int64.  How many there are depends on the data: asking for the shape waits for the operator.
+///
+/// Args:
+///     x: the tensor.
+///
+/// Raises:
+///     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+///     NotImplementedError: while a graph is recorded.
+inline Tensor nonzero(const Operand& x) {
+    return Tensor::adopt(clikart_nonzero(x.handle()));
+}
+
+/// A tensor of ones.
+inline Tensor ones(const Shape& shape, DataType dtype = DataType::Float32, const StreamOrDevice& where = {}) {
+    return full(shape, 1, dtype, where);
+}
+
+/// A tensor of zeros.
+inline Tensor zeros(const Shape& shape, DataType dtype = DataType::Float32, const StreamOrDevice& where = {}) {
+    return full(shape, 0, dtype, where);
+}
+
+/// Copies `from`, broadcast and converted, over `to`; returns `to`.
+inline const Tensor& copy_(const Tensor& to, const Operand& from) {
+    detail::check(clikart_copy_(to.handle(), from.handle()));
+    return to;
 }
 
 }  // namespace ops

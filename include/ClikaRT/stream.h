@@ -1,6 +1,10 @@
 // Devices, streams, and where an operator is to run.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,6 +19,8 @@ public:
     /// "cpu", "cuda:0", ...; what the text means is checked where the device is used.
     explicit Device(std::string name) : name_(std::move(name)) {}
     static Device cpu() { return Device("cpu"); }
+    /// Tensors with shape and dtype and no storage.
+    static Device meta() { return Device("meta"); }
     const std::string& name() const noexcept { return name_; }
     /// Whether tensors can live there in this process.  Throws ValueError when the text names no device.
     bool is_available() const { return detail::check(clikart_is_available(name_.c_str())) == 1; }
@@ -28,15 +34,24 @@ private:
 class Stream {
 public:
     static Stream create(const Device& device) { return Stream(detail::check(clikart_stream_create(device.name().c_str()))); }
-    /// The calling thread's own stream, on which unplaced operators run.
+    /// The device's synchronous stream: an operator placed on it is over when its call returns.
+    static Stream default_stream(const Device& device) { return Stream(detail::check(clikart_stream_default(device.name().c_str()))); }
+    /// The calling thread's own asynchronous stream, on which unplaced operators run unless a StreamScope is open.
     static Stream current() { return Stream(detail::check(clikart_stream_current())); }
     /// Takes over a handle of the C ABI.
     static Stream adopt(clikart_stream* handle) { return Stream(detail::check(handle)); }
 
-    /// Waits until all that was submitted is over.
+    /// Waits until all that was submitted is over.  Throws the first failure of its work that nobody was told of yet.
     void synchronize() const { detail::check(clikart_stream_synchronize(handle())); }
+    /// The same for a limited time; false when it is not over then.
+    bool wait_for(std::chrono::nanoseconds timeout) const {
+        return detail::check(clikart_stream_wait(handle(), std::max<std::int64_t>(0, timeout.count()))) == 1;
+    }
     /// Whether all that was submitted is over; does not wait.
     bool query_idle() const { return detail::check(clikart_stream_is_idle(handle())) == 1; }
+
+    bool is_default() const noexcept { return clikart_stream_is_default(handle()); }
+    Device device() const { return Device(clikart_stream_device(handle())); }
 
     clikart_stream* handle() const noexcept { return shared_.get(); }
     friend bool operator==(const Stream& a, const Stream& b) noexcept { return a.handle() == b.handle(); }
@@ -46,22 +61,31 @@ private:
     detail::Shared<clikart_stream, clikart_stream_retain, clikart_stream_release> shared_;
 };
 
-/// A placement: a stream, which is used as given, or a device, or nothing.
+/// A placement: a stream, which is used as given; or a bare device, which means the stream of the innermost StreamScope
+/// for it, else the calling thread's stream; or nothing, which follows an operator's inputs.
 class StreamOrDevice {
 public:
-    StreamOrDevice() noexcept : placement_{} {}
-    StreamOrDevice(const Stream& stream) : placement_{sizeof(clikart_placement), nullptr, stream.handle()} {}
-    StreamOrDevice(const Device& device) : name_(device.name()), placement_{sizeof(clikart_placement), nullptr, nullptr} {}
-    /// Valid as long as this object and the stream it was made of.
+    StreamOrDevice() noexcept = default;
+    StreamOrDevice(const Stream& stream) : stream_(stream) {}
+    StreamOrDevice(const Device& device) : device_(device) {}
+
+    /// The stream that an operator placed here would ride now.
+    Stream resolve() const {
+        if (stream_) return *stream_;
+        return Stream::adopt(clikart_resolve(device_ ? device_->name().c_str() : "cpu"));
+    }
+
+    /// For the C ABI; valid as long as this object.
     const clikart_placement* c_placement() const noexcept {
-        if (placement_.struct_size == 0) return nullptr;
-        if (!name_.empty()) placement_.device = name_.c_str();
+        if (!stream_ && !device_) return nullptr;
+        placement_ = {sizeof placement_, device_ ? device_->name().c_str() : nullptr, stream_ ? stream_->handle() : nullptr};
         return &placement_;
     }
 
 private:
-    std::string name_;
-    mutable clikart_placement placement_;
+    std::optional<Stream> stream_;
+    std::optional<Device> device_;
+    mutable clikart_placement placement_{};
 };
 
 }  // namespace v1

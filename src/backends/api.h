@@ -55,7 +55,7 @@ struct Attributes {
 using PieceFn = void (*)(void* context, int64_t piece);
 
 /// One call of a kernel.  The views are valid, their shapes and dtypes follow the operator's rules, and no output
-/// overlaps an input except exactly.
+/// overlaps an input except exactly.  Outputs may have any strides where the operator has an in-place form.
 struct KernelCall {
     const View* inputs;
     int32_t n_inputs;
@@ -65,6 +65,10 @@ struct KernelCall {
     /// Runs all pieces on the pool and returns when they are over.  Borders between pieces must not depend on the
     /// number of threads.  Rethrows what a piece threw.
     void (*parallel_for)(int64_t pieces, PieceFn piece, void* context);
+    /// For operators whose result's first size depends on data: outputs[0] has no memory until the kernel calls this with
+    /// its call and the size it found; then shape and data are set.  Throws when there is no memory.
+    void (*find_size)(const KernelCall* call, int64_t size);
+    void* host;  // the caller's
 };
 
 /// Returns 0, or an ErrorKind with a message of at most `size` bytes, zero included.  Never throws.

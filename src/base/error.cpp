@@ -22,6 +22,21 @@ std::string Error::valid_utf8(std::string text) {
     return text;
 }
 
+const std::string& Error::message() const noexcept {
+    if (const std::string* placed = placed_.load(std::memory_order_acquire)) return *placed;
+    const std::string* const place = origin_ ? origin_->text() : nullptr;
+    if (!place) return message_;
+    try {
+        auto* made = new std::string(valid_utf8(fmt::format("{}; called at {}", message_, *place)));
+        const std::string* other = nullptr;
+        if (placed_.compare_exchange_strong(other, made, std::memory_order_acq_rel)) return *made;
+        delete made;
+        return *other;
+    } catch (...) {
+        return message_;
+    }
+}
+
 Ref<Error> current_error() noexcept {
     try {
         try {

@@ -1,30 +1,42 @@
 // Errors as shared objects.
-// An Error is immutable once made, so one object can poison many results and be read from any thread.
+// An Error's kind and message never change, so one object can poison many results and be read from any thread.
 // Inside the library errors travel as the C++ exception `Failure`; at the C ABI they become a thread-local object.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <exception>
 #include <string>
 #include <utility>
 
 #include "base/error_kind.h"
 #include "base/object.h"
+#include "base/origin.h"
 
 namespace clikart {
 
 class Error final : public Object {
 public:
     /// Bytes of the message that are not UTF-8 become '?': they may come from a file or its name.
-    Error(ErrorKind kind, std::string message) : Object(ObjectKind::Error), kind_(kind), message_(valid_utf8(std::move(message))) {}
+    Error(ErrorKind kind, std::string message, Ref<Origin> origin = nullptr)
+        : Object(ObjectKind::Error), kind_(kind), message_(valid_utf8(std::move(message))), origin_(std::move(origin)) {}
     ErrorKind kind() const noexcept { return kind_; }
-    const std::string& message() const noexcept { return message_; }
+    /// With the place of the call, once that is known.
+    const std::string& message() const noexcept;
+
+    /// Whether somebody was told, by an exception or through the C ABI.
+    bool reported() const noexcept { return reported_.load(std::memory_order_relaxed); }
+    void report() const noexcept { reported_.store(true, std::memory_order_relaxed); }
 
 private:
+    ~Error() override { delete placed_.load(std::memory_order_relaxed); }
     static std::string valid_utf8(std::string text);
-    ErrorKind kind_;
-    std::string message_;
+    const ErrorKind kind_;
+    const std::string message_;
+    const Ref<Origin> origin_;
+    mutable std::atomic<const std::string*> placed_{nullptr};  // the message with the place, made when first asked for
+    mutable std::atomic<bool> reported_{false};
 };
 
 class Failure final : public std::exception {

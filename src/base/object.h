@@ -9,7 +9,7 @@
 
 namespace clikart {
 
-enum class ObjectKind : uint32_t { Tensor = 1, Storage, Timeline, Error, Graph, Capture, Node, Archive };
+enum class ObjectKind : uint32_t { Tensor = 1, Storage, Timeline, Error, Graph, Node, Archive, Origin, History, Deferred };
 
 class Object {
 public:
@@ -19,6 +19,14 @@ public:
 
     ObjectKind object_kind() const noexcept { return object_kind_; }
     void retain() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+    /// Adds a reference unless the last one is gone and the object only waits for its end.  For whoever knows an object
+    /// by a pointer that does not keep it alive.
+    bool retain_if_alive() const noexcept {
+        for (uint32_t count = count_.load(std::memory_order_relaxed); count != 0;) {
+            if (count_.compare_exchange_weak(count, count + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+        }
+        return false;
+    }
     void release() const noexcept {
         if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
     }
@@ -31,6 +39,17 @@ protected:
 private:
     const ObjectKind object_kind_;
     mutable std::atomic<uint32_t> count_{1};
+};
+
+/// An object that may hold the last reference to another of its kind, and so on for any length.  Such a chain is
+/// released in a loop: one stack frame for each would overflow on a long one.
+class Chained : public Object {
+protected:
+    using Object::Object;
+    void destroy() const noexcept final;
+
+private:
+    mutable const Chained* next_released_ = nullptr;
 };
 
 template <class T>

@@ -19,7 +19,7 @@ struct Device {
 Device parse_device(std::string_view text);
 /// "cpu" and "meta" without an index, the others with it: "cuda:0".
 std::string to_string(Device device);
-/// True for a device that can hold tensors in this process.
+/// True for a device that tensors can be made on in this process; on meta they have no storage.
 bool is_available(Device device) noexcept;
 /// Throws NotImplementedError, naming `who` and the device, when the device cannot hold tensors here.
 void require_available(Device device, const char* who);

@@ -59,9 +59,30 @@ size_t physical_memory() noexcept {
     return bytes;
 }
 
+constexpr int64_t kNoLimit = INT64_MAX;
+
+std::atomic<int64_t> in_use{0};
+std::atomic<int64_t> most_in_use{0};
+std::atomic<int64_t> limit{kNoLimit};
+
+/// Counts bytes that are about to be handed out, unless they would exceed the limit.
+bool count(int64_t bytes) noexcept {
+    int64_t now = in_use.load(std::memory_order_relaxed);
+    do {
+        if (bytes > limit.load(std::memory_order_relaxed) - now) return false;
+    } while (!in_use.compare_exchange_weak(now, now + bytes, std::memory_order_relaxed));
+    now += bytes;
+    int64_t peak = most_in_use.load(std::memory_order_relaxed);
+    while (now > peak && !most_in_use.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+    }
+    return true;
+}
+
 class Pool {
 public:
     void* allocate(size_t bytes) {
+        // What waits for reuse counts towards a limit too, or the process would hold more than it.
+        if (const int64_t most = limit.load(std::memory_order_relaxed); most != kNoLimit && in_use.load(std::memory_order_relaxed) > most - cached()) trim();
         void* block = bytes < kLargeBlock ? take_small(class_of(bytes)) : take_large(large_size(bytes));
         if (!block) {
             trim();
@@ -111,6 +132,9 @@ public:
         return cached_;
     }
 
+    void lock() noexcept { mutex_.lock(); }
+    void unlock() noexcept { mutex_.unlock(); }
+
 private:
     void* take_small(size_t index) noexcept {
         {
@@ -156,16 +180,6 @@ Pool& pool() noexcept {
     return instance;
 }
 
-std::atomic<int64_t> in_use{0};
-std::atomic<int64_t> most_in_use{0};
-
-void count(int64_t bytes) noexcept {
-    const int64_t now = in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    int64_t peak = most_in_use.load(std::memory_order_relaxed);
-    while (now > peak && !most_in_use.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
-    }
-}
-
 // Outlives ThreadCache's destructor, so that a release during a thread's end goes to the pool instead.
 thread_local bool thread_cache_gone = false;
 
@@ -184,19 +198,25 @@ thread_local ThreadCache thread_cache;
 }  // namespace
 
 void* allocate(size_t bytes) {
+    if (!count(static_cast<int64_t>(bytes))) {
+        const MemoryUse use = memory_use();
+        fail(ErrorKind::Memory, "out of memory: {} bytes asked for, {} of the limit of {} in use", bytes, use.current, use.limit);
+    }
     const size_t index = class_of(bytes);
-    void* block = nullptr;
     if (index < kThreadClasses && !thread_cache_gone) {
         ThreadCache& cache = thread_cache;
         if (FreeBlock* cached = cache.lists[index]) {
             cache.lists[index] = cached->next;
             --cache.depth[index];
-            block = cached;
+            return cached;
         }
     }
-    if (!block) block = pool().allocate(bytes);
-    count(static_cast<int64_t>(bytes));
-    return block;
+    try {
+        return pool().allocate(bytes);
+    } catch (...) {
+        in_use.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+        throw;
+    }
 }
 
 void deallocate(void* block, size_t bytes) noexcept {
@@ -221,7 +241,23 @@ void deallocate(void* block, size_t bytes) noexcept {
 }
 
 MemoryUse memory_use() noexcept {
-    return {in_use.load(std::memory_order_relaxed), most_in_use.load(std::memory_order_relaxed), pool().cached()};
+    return {in_use.load(std::memory_order_relaxed), most_in_use.load(std::memory_order_relaxed), pool().cached(), limit.load(std::memory_order_relaxed)};
+}
+
+void set_memory_limit(int64_t bytes) noexcept {
+    limit.store(bytes, std::memory_order_relaxed);
+}
+
+void reset_memory_peak() noexcept {
+    most_in_use.store(in_use.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+void lock_memory() noexcept {
+    pool().lock();
+}
+
+void unlock_memory() noexcept {
+    pool().unlock();
 }
 
 void trim_memory() noexcept {

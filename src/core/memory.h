@@ -15,10 +15,11 @@ struct MemoryUse {
     int64_t current;  ///< bytes handed out now
     int64_t peak;     ///< the most that was ever handed out at once
     int64_t cached;   ///< bytes kept for reuse, not counting the threads' small caches
+    int64_t limit;    ///< the most that may be handed out at once; INT64_MAX: no limit
 };
 
-/// A block of at least `bytes` bytes (never null).  Throws MemoryError when the system has none, or has less memory
-/// than one block asks for.
+/// A block of at least `bytes` bytes (never null).  Throws MemoryError when the limit would be exceeded, when the system
+/// has none, or has less memory than one block asks for.
 void* allocate(size_t bytes);
 /// Gives back a block, with the size it was asked for with.
 void deallocate(void* block, size_t bytes) noexcept;
@@ -26,5 +27,13 @@ void deallocate(void* block, size_t bytes) noexcept;
 MemoryUse memory_use() noexcept;
 /// Returns cached blocks to the system.
 void trim_memory() noexcept;
+/// From now on no more than `bytes` are handed out at once; what is handed out already stays.
+void set_memory_limit(int64_t bytes) noexcept;
+/// The peak counts from now on.
+void reset_memory_peak() noexcept;
+
+/// The lock of the pool, for fork.
+void lock_memory() noexcept;
+void unlock_memory() noexcept;
 
 }  // namespace clikart

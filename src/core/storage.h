@@ -1,38 +1,63 @@
 // The memory behind one or more tensors.
 #pragma once
 
-#include "base/error.h"
+#include <atomic>
+
 #include "base/object.h"
-#include "base/small_vector.h"
 #include "core/device.h"
-#include "core/timeline.h"
+#include "core/history.h"
 
 namespace clikart {
 
-/// Memory is taken when the operator that writes it starts (`materialize`), and returned with the last reference.
+/// Memory that belongs to somebody else: what to call when nobody here needs it any more, once, on any thread.
+struct Lender {
+    void (*give_back)(void* context) = nullptr;
+    void* context = nullptr;
+};
+
+/// Three kinds: from the pool, taken when the operator that writes it starts (`materialize`) and returned with the last
+/// reference; borrowed; and none at all (device meta).
 class Storage final : public Object {
 public:
-    Storage(size_t bytes, Device device) noexcept : Object(ObjectKind::Storage), bytes_(bytes), device_(device) {}
+    /// From the pool.  `bytes` may be unknown (-1) until it is materialized.
+    Storage(int64_t bytes, Device device) noexcept : Object(ObjectKind::Storage), bytes_(bytes), device_(device) {}
+    /// Borrowed: [data, data + bytes).  Memory that overlaps other live borrows shares their history.
+    static Ref<Storage> borrow(void* data, int64_t bytes, Device device, bool writable, const Lender& lender);
     ~Storage() override;
 
-    size_t bytes() const noexcept { return bytes_; }
+    int64_t bytes() const noexcept { return bytes_; }
     Device device() const noexcept { return device_; }
     /// Null until materialized.
     void* data() const noexcept { return data_; }
     /// Takes memory from the pool unless there is some.  Throws MemoryError.  Called by the writer alone.
     void materialize();
+    /// The same for a size that was unknown until now.
+    void materialize(int64_t bytes) {
+        bytes_ = bytes;
+        materialize();
+    }
 
-    /// Set by a failed writer before its ticket settles; read after that.
-    Ref<Error> error;
+    bool borrowed() const noexcept { return borrowed_; }
+    bool writable() const noexcept { return writable_; }
+    /// No memory now and never: only shape and dtype matter.
+    bool is_meta() const noexcept { return device_.type == DeviceType::Meta; }
 
-    // Hazards, guarded by the scheduler's submission lock: who wrote last, and who read since.
-    Ticket last_write;
-    SmallVector<Ticket, 2> reads;
+    /// Guarded by the submission lock.
+    History& history() noexcept { return shared_ ? *shared_ : own_; }
+    /// Whether calls that touch this memory may be deferred; a hint that needs no lock.  True may mean no.
+    bool may_have_deferred() const noexcept { return borrowed_ || deferred_.load(std::memory_order_acquire); }
+    void note_deferred() noexcept { deferred_.store(true, std::memory_order_release); }
 
 private:
     void* data_ = nullptr;
-    const size_t bytes_;
+    int64_t bytes_;
     const Device device_;
+    bool borrowed_ = false;
+    bool writable_ = true;
+    std::atomic<bool> deferred_{false};
+    History own_;
+    Ref<SharedHistory> shared_;  // of borrowed memory; guarded by the submission lock
+    Lender lender_;
 };
 
 }  // namespace clikart

@@ -7,8 +7,14 @@
 namespace clikart {
 
 Ref<Tensor> make_tensor(DType dtype, const Dims& shape, Device device) {
-    auto storage = make_ref<Storage>(static_cast<size_t>(numel(shape) * size_of(dtype)), device);
+    auto storage = make_ref<Storage>(numel(shape) * size_of(dtype), device);
     return make_ref<Tensor>(dtype, shape, contiguous_strides(shape), 0, std::move(storage));
+}
+
+void Tensor::find_size(int64_t size) {
+    shape_[0] = size;
+    storage_->materialize(numel() * size_of(dtype_));
+    size_known_.store(true, std::memory_order_release);
 }
 
 Ref<Tensor> make_view(const Tensor& of, const Dims& shape, const Dims& strides, int64_t offset) {
@@ -20,13 +26,13 @@ Ref<Tensor> make_view(const Tensor& of, const Dims& shape, const Dims& strides, 
 
 void normalize_bools(Tensor& tensor) noexcept {
     auto* bytes = static_cast<uint8_t*>(tensor.storage().data());
-    for (size_t i = 0; i < tensor.storage().bytes(); ++i) bytes[i] = bytes[i] != 0;
+    for (int64_t i = 0; i < tensor.storage().bytes(); ++i) bytes[i] = bytes[i] != 0;
 }
 
 Ref<Tensor> tensor_from_host(const void* data, DType dtype, const Dims& shape) {
     auto tensor = make_tensor(dtype, shape, Device{});
     tensor->storage().materialize();
-    if (const size_t bytes = tensor->storage().bytes()) std::memcpy(tensor->storage().data(), data, bytes);
+    if (const int64_t bytes = tensor->storage().bytes()) std::memcpy(tensor->storage().data(), data, static_cast<size_t>(bytes));
     if (dtype == DType::Bool) normalize_bools(*tensor);
     tensor->born_with_data = true;
     return tensor;
@@ -61,6 +67,11 @@ Ref<Tensor> scalar_as(const Tensor& weak, DType dtype) {
 }
 
 std::string describe(const Tensor& tensor) {
+    if (!tensor.size_known()) {
+        std::string sizes = "?";
+        for (int d = 1; d < tensor.rank(); ++d) sizes += fmt::format(", {}", tensor.shape()[d]);
+        return fmt::format("{} [{}]", name_of(tensor.dtype()), sizes);
+    }
     return fmt::format("{} {}", name_of(tensor.dtype()), to_string(tensor.shape()));
 }
 

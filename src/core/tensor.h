@@ -1,4 +1,5 @@
-// A tensor: shape, dtype and strides over a storage.  Its metadata never changes after it was made.
+// A tensor: shape, dtype and strides over a storage.  Its metadata never changes after it was made, except that the
+// first size of a result whose size depends on data becomes known when the operator ran.
 #pragma once
 
 #include "core/dims.h"
@@ -27,9 +28,17 @@ public:
 
     /// The address of the first element; null until the storage is materialized.
     void* data() const noexcept {
-        char* base = static_cast<char*>(storage_->data());
+        char* const base = static_cast<char*>(storage_->data());
         return base ? base + offset_ * size_of(dtype_) : nullptr;
     }
+
+    /// False while the first size is to be found by the operator that makes the tensor; shape()[0] is then 0 and means
+    /// nothing, all else holds.  To be looked at before shape() and numel().
+    bool size_known() const noexcept { return size_known_.load(std::memory_order_acquire); }
+    /// Called on a fresh tensor.
+    void leave_size_open() noexcept { size_known_.store(false, std::memory_order_relaxed); }
+    /// Called once by the operator that found it, before its ticket settles.  Takes the memory.  Throws MemoryError.
+    void find_size(int64_t size);
 
     /// A Python, C or C++ number: 0-d, its value known, and giving way to tensors in type promotion.
     bool weak = false;
@@ -39,16 +48,17 @@ public:
     bool born_with_data = false;
     /// The stream the producing operator rode; null for a tensor born with data.
     Ref<Timeline> stream;
-    /// Non-null while the tensor stands for a value that is not computed: the graph node it is an output of.
+    /// Non-null while the tensor stands for a value of a graph that is recorded: the graph node it is an output of.
     /// The node is an object of the graph layer, which this layer only keeps alive.
     Ref<Object> node;
 
 private:
     const DType dtype_;
-    const Dims shape_;
+    Dims shape_;
     const Dims strides_;
     const int64_t offset_;
     const Ref<Storage> storage_;
+    std::atomic<bool> size_known_{true};
 };
 
 /// A contiguous tensor over a fresh storage that has no memory yet.
@@ -68,7 +78,7 @@ double scalar_value(const Tensor& weak);
 /// A weak tensor's value as a 0-d tensor of `dtype`, converted here and now as a cast would.
 Ref<Tensor> scalar_as(const Tensor& weak, DType dtype);
 
-/// "float32 [2, 3]", the way errors show a tensor.
+/// "float32 [2, 3]", the way errors show a tensor; an open size is shown as "?".
 std::string describe(const Tensor& tensor);
 
 }  // namespace clikart

@@ -1,10 +1,20 @@
 // The orderly end: work that was submitted is finished before the process's static objects go.
 #pragma once
 
+#include <cstdint>
+
 namespace clikart {
 
-/// Returns when all that was submitted is over; refuses further work meanwhile, so that it does return.
-void finish_work();
+/// Blocks until a moment when no work is under way anywhere, on callers included, or until the timeout (negative: without
+/// end); false when there was none.
+bool drain_streams(int64_t timeout_ns = -1);
+
+/// All that is queued now fails instead of running.
+void cancel_queued() noexcept;
+
+/// Returns when all that was submitted is over and all callbacks due were called; refuses further work meanwhile, so that
+/// it does return.  Or when the timeout is over (negative: without end): then false.
+bool finish_work(int64_t timeout_ns = -1);
 
 /// Refuses further work from now on, and returns when all that was submitted is over.
 void shut_down();

@@ -1,13 +1,11 @@
 #include "exec/stream.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <thread>
-
-#include "exec/shutdown.h"
-#include "exec/spin.h"
+#include "base/log.h"
+#include "exec/lane.h"
+#include "exec/parking.h"
+#include "exec/schedule.h"
 
 namespace clikart {
 namespace {
@@ -17,170 +15,158 @@ constexpr double kCallerNanoseconds = 15'000;
 // Unfinished calls on one stream before the next caller waits for half of them.  Enough to hide every wake-up (each queued
 // call is at least kCallerNanoseconds of work); more would only hold memory and delay the end of the process.
 constexpr uint64_t kInFlight = 256;
-// A parked thread takes some 25 us to wake.  Waiting that long awake is worth it; then it parks.
-constexpr int kWaitSpins = 300;
-constexpr int kWaitYields = 100;
-
-std::mutex submission;    // guards the hazards of all storages, the queues, tokens and tickets of all streams, and these:
-int gate_closed = 0;      // by how many
-uint64_t unfinished = 0;  // calls submitted and not over, on all streams
-std::condition_variable& nothing_unfinished = *new std::condition_variable;  // never destroyed: the end of the process waits on it
-
-std::atomic<bool> forked_child{false};
-
-/// What happens at fork and at exit; called before the first work.
-void watch_process() {
-    static const bool watched = [] {
-        pthread_atfork([] { submission.lock(); }, [] { submission.unlock(); },
-                       [] {
-                           forked_child = true;
-                           unfinished = 0;  // nobody is left to finish it, and the child's end must not wait
-                           submission.unlock();
-                       });
-        shut_down_at_exit();
-        return true;
-    }();
-    (void)watched;
+// The same for the bytes of their operands, which the queue keeps alive; but a few calls are always let through.
+constexpr uint64_t kAlwaysInFlight = 8;
+// A caller is held up no longer than this at a time: Python looks at signals between two calls.
+constexpr int64_t kPaceNanoseconds = 50'000'000;
+int64_t bytes_in_flight_limit() noexcept {
+    static const int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / 4;
+    return bytes;
 }
-
-thread_local bool thread_is_over = false;  // outlives the lane
-
-struct Lane {
-    const Ref<Stream> stream = make_ref<Stream>(Device{});
-    ~Lane() {
-        thread_is_over = true;
-        // exit() destroys the main thread's objects first of all: before oneDNN's, some of which come to be, and are registered
-        // for destruction, only while its kernels are first made.
-        if (getpid() == gettid()) finish_work();
-    }
-};
 
 void add_dependency(std::vector<Ticket>& list, const Ticket& ticket, const Timeline* own) {
     if (ticket.timeline.get() != own && !ticket.settled()) list.push_back(ticket);
 }
 
-/// Makes room, so that record_read cannot fail.
-void reserve_read(Storage& storage) {
-    storage.reads.reserve(storage.reads.size() + 1);
-}
-
-void record_read(Storage& storage, const Ref<Timeline>& stream, uint64_t ticket) {
-    for (size_t i = 0; i < storage.reads.size();) {
-        Ticket& read = storage.reads[i];
-        if (read.timeline == stream) {
-            read.value = ticket;
-            return;
-        }
-        if (read.settled()) {
-            storage.reads.remove_unordered(i);
-        } else {
-            ++i;
-        }
-    }
-    storage.reads.push_back({stream, ticket});
-}
-
-void record_write(Storage& storage, const Ref<Timeline>& stream, uint64_t ticket) {
-    storage.reads.clear();
-    storage.last_write.timeline = stream;
-    storage.last_write.value = ticket;
-}
-
 /// The failure of some work, told with the operator and its operands.
-Ref<Error> explained(const Work& work, const Ref<Error>& error) noexcept {
+Ref<Error> explained(const Work& work, const Ref<Error>& error, bool on_caller) noexcept {
     try {
         std::string operands;
         for (const auto& input : work.inputs) operands += (operands.empty() ? "" : ", ") + describe(*input);
         std::string results;
         for (const auto& output : work.outputs) results += (results.empty() ? "" : ", ") + describe(*output);
-        return make_ref<Error>(error->kind(), fmt::format("{}: {} (from {} to {})", work.name(), error->message(), operands, results));
+        return make_ref<Error>(error->kind(), fmt::format("{}: {} (from {} to {})", work.name(), error->message(), operands, results),
+                               on_caller ? work.place() : work.origin);
     } catch (...) {
         return error;
     }
 }
 
+/// What already spoiled the operands of work that is about to start.
+Ref<Error> spoiled_by(const Work& work) {
+    if (Schedule::instance().cancelling) return make_ref<Error>(ErrorKind::Error, fmt::format("{}: cancelled before it ran", work.name()), work.origin);
+    for (const auto& input : work.inputs) {
+        if (const Ref<Error>& error = input->storage().history().error) return error;
+    }
+    return nullptr;
+}
+
+bool covers_all(const Tensor& tensor) noexcept {
+    return tensor.is_contiguous() && tensor.offset() == 0 && tensor.numel() * size_of(tensor.dtype()) == tensor.storage().bytes();
+}
+
+bool cures(const Work& work) {
+    if (!work.in_place) return false;
+    for (const auto& output : work.outputs) {
+        if (output->storage().history().error && covers_all(*output)) return true;
+    }
+    return false;
+}
+
+int64_t bytes_of(const Work& work) noexcept {
+    int64_t bytes = 0;
+    for (const auto& t : work.inputs) bytes += std::max<int64_t>(0, t->storage().bytes());
+    for (const auto& t : work.outputs) bytes += std::max<int64_t>(0, t->storage().bytes());
+    return bytes;
+}
+
 }  // namespace
 
-const Ref<Stream>& Stream::lane() {
-    if (thread_is_over) fail(ErrorKind::Error, "the calling thread is ending, it cannot start work any more");
-    thread_local const Lane lane;
-    return lane.stream;
+void Stream::require_open(const Work& work) {
+    if (Schedule::instance().gate_closed) fail(ErrorKind::Error, "{}: the runtime is shutting down, no more work is accepted", work.name());
 }
 
-void Stream::require_open(const Work& work) {
-    if (forked_child) fail(ErrorKind::Error, "{}: the child of a fork cannot compute, it has none of its parent's threads; use spawn", work.name());
-    if (gate_closed) fail(ErrorKind::Error, "{}: the runtime is shutting down, no more work is accepted", work.name());
-}
+// ---- submission ------------------------------------------------------------------------------------------------------
 
 bool Stream::start_on_caller(Work& work, bool at_once, uint64_t& ticket) {
     if (!at_once && work.cost > kCallerNanoseconds) return false;
     watch_process();
-    std::lock_guard lock(submission);
+    Schedule& all = Schedule::instance();
+    std::lock_guard lock(submission());
     require_open(work);
-    if (running_ || first_) return false;
+    if (running_ || first_ || all.forking) return false;
     for (const auto& input : work.inputs) {
-        if (!input->storage().last_write.settled()) return false;
+        if (!input->storage().history().writes_settled()) return false;
     }
     for (const auto& output : work.outputs) {
-        if (!output->storage().last_write.settled()) return false;
-        for (const Ticket& read : output->storage().reads) {
-            if (!read.settled()) return false;
-        }
+        const History& history = output->storage().history();
+        if (!history.writes_settled() || !history.reads_settled()) return false;
     }
-    for (const auto& input : work.inputs) reserve_read(input->storage());
+    work.spoiled_ = spoiled_by(work);
+    work.cures_ = cures(work);
+    for (const auto& input : work.inputs) input->storage().history().reserve_read();
     // From here on nothing throws.
     running_ = true;
-    ++unfinished;
+    mark_busy();
+    ++all.unfinished;
+    ++all.executing;
     ticket = ++last_ticket_;
     const Ref<Timeline> self = Ref<Timeline>::share(this);
-    for (const auto& input : work.inputs) record_read(input->storage(), self, ticket);
+    for (const auto& input : work.inputs) input->storage().history().record_read(self, ticket);
     for (const auto& output : work.outputs) {
         // Nobody else can know a fresh output before this returns, and by then the write is over.
-        if (work.in_place) record_write(output->storage(), self, ticket);
+        if (work.in_place) output->storage().history().record_write(self, ticket);
     }
     return true;
 }
 
-void Stream::finish_on_caller(uint64_t ticket) noexcept {
+void Stream::finish_on_caller(uint64_t ticket, const Ref<Error>& failed) noexcept {
     settle(ticket);
-    std::lock_guard lock(submission);
-    running_ = false;
-    release_waiters(ticket);
-    schedule();
+    {
+        std::lock_guard lock(submission());
+        running_ = false;
+        release_waiters(ticket);
+        schedule();
+        mark_idle();
+    }
+    if (failed) log(LogLevel::Info, failed->message());
 }
 
 void Stream::pace() {
     uint64_t last;
     {
-        std::lock_guard lock(submission);
+        std::lock_guard lock(submission());
         last = last_ticket_;
+        const uint64_t in_flight = last - std::min(last, completed());
+        if (in_flight < kInFlight && (in_flight <= kAlwaysInFlight || bytes_in_flight_ < bytes_in_flight_limit())) return;
+        last -= in_flight / 2;
     }
-    if (last - std::min(last, completed()) >= kInFlight) wait_for(last - kInFlight / 2);
+    if (CallbackPool::on_thread()) return;  // what the stream waits for may be waiting for callbacks
+    wait_for(last, kPaceNanoseconds);
 }
 
-uint64_t Stream::enqueue(std::unique_ptr<Work> work) {
+void Stream::ready_to_enqueue() {
     watch_process();
-    ThreadPool::instance();  // may fail to start; not under the lock, and not half-way
-    std::lock_guard lock(submission);
+    ThreadPool::instance().ensure_workers();  // may fail to start; not under the lock, and not half-way
+}
+
+void Stream::enqueue_locked(std::unique_ptr<Work>& work) {
     require_open(*work);
-    for (const auto& input : work->inputs) add_dependency(work->dependencies_, input->storage().last_write, this);
-    for (const auto& output : work->outputs) {
-        add_dependency(work->dependencies_, output->storage().last_write, this);
-        for (const Ticket& read : output->storage().reads) add_dependency(work->dependencies_, read, this);
+    for (const auto& input : work->inputs) {
+        for (const Ticket& write : input->storage().history().writes) add_dependency(work->dependencies_, write, this);
     }
-    for (const auto& input : work->inputs) reserve_read(input->storage());
+    for (const auto& output : work->outputs) {
+        const History& history = output->storage().history();
+        for (const Ticket& write : history.writes) add_dependency(work->dependencies_, write, this);
+        for (const Ticket& read : history.reads) add_dependency(work->dependencies_, read, this);
+    }
+    for (const auto& input : work->inputs) input->storage().history().reserve_read();
     // From here on nothing throws.
-    ++unfinished;
+    ++Schedule::instance().unfinished;
     work->ticket_ = ++last_ticket_;
+    work->bytes_ = bytes_of(*work);
+    bytes_in_flight_ += work->bytes_;
     const Ref<Timeline> self = Ref<Timeline>::share(this);
-    for (const auto& input : work->inputs) record_read(input->storage(), self, work->ticket_);
-    for (const auto& output : work->outputs) record_write(output->storage(), self, work->ticket_);
+    for (const auto& input : work->inputs) input->storage().history().record_read(self, work->ticket_);
+    for (const auto& output : work->outputs) output->storage().history().record_write(self, work->ticket_);
     Work* const added = work.release();
     (last_ ? last_->next_ : first_) = added;
     last_ = added;
+    mark_busy();
     schedule();
-    return last_ticket_;
 }
+
+// ---- running ---------------------------------------------------------------------------------------------------------
 
 bool Stream::head_is_ready() noexcept {
     for (const Ticket& dependency : first_->dependencies_) {
@@ -199,67 +185,116 @@ bool Stream::head_is_ready() noexcept {
 }
 
 void Stream::schedule() noexcept {
-    if (running_ || waiting_ || !first_ || !head_is_ready()) return;
+    if (running_ || waiting_ || !first_) return;
+    if (Schedule::instance().forking) {
+        if (!held_by_fork_) retain();  // until resume_all
+        held_by_fork_ = true;
+        return;
+    }
+    if (!head_is_ready()) return;
     running_ = true;
     retain();  // held by the pool until run() gives it back
     ThreadPool::instance().enqueue(*this);
 }
 
+void Stream::mark_busy() noexcept {
+    if (busy_) return;
+    Stream*& first = Schedule::instance().first_busy;
+    busy_ = true;
+    previous_busy_ = nullptr;
+    next_busy_ = first;
+    if (first) first->previous_busy_ = this;
+    first = this;
+}
+
+void Stream::mark_idle() noexcept {
+    if (!busy_ || running_ || waiting_ || first_) return;
+    busy_ = false;
+    (previous_busy_ ? previous_busy_->next_busy_ : Schedule::instance().first_busy) = next_busy_;
+    if (next_busy_) next_busy_->previous_busy_ = previous_busy_;
+}
+
 void Stream::run() noexcept {
     const Ref<Stream> self = Ref<Stream>::adopt(this);
     uint64_t done = 0;  // tickets begin at 1
+    int64_t bytes = 0;
+    Ref<Error> failed;
     for (;;) {
         std::unique_ptr<Work> work;
         {
-            std::lock_guard lock(submission);
+            std::lock_guard lock(submission());
+            Schedule& all = Schedule::instance();
             if (done) release_waiters(done);
-            if (!first_ || !head_is_ready()) {
+            bytes_in_flight_ -= std::exchange(bytes, 0);
+            if (!first_ || all.forking || !head_is_ready()) {
                 running_ = false;
-                return;
+                if (all.forking) schedule();
+                mark_idle();
+            } else {
+                work.reset(first_);
+                first_ = first_->next_;
+                if (!first_) last_ = nullptr;
+                ++all.executing;
+                try {
+                    work->spoiled_ = spoiled_by(*work);
+                    work->cures_ = cures(*work);
+                } catch (...) {
+                    work->spoiled_ = current_error();
+                }
             }
-            work.reset(first_);
-            first_ = first_->next_;
-            if (!first_) last_ = nullptr;
         }
-        execute(*work);
+        if (failed) log(LogLevel::Info, failed->message());
+        if (!work) return;
+        failed = execute(*work, false);
         done = work->ticket_;
+        bytes = work->bytes_;
         // Before the counter moves: whoever waits for this work may count on the memory it alone still held.
         work.reset();
         settle(done);
     }
 }
 
-void Stream::execute(Work& work) noexcept {
-    Ref<Error> error;
-    for (const auto& input : work.inputs) {
-        if (input->storage().error) error = input->storage().error;
-    }
+Ref<Error> Stream::execute(Work& work, bool on_caller) noexcept {
+    Ref<Error> error = std::move(work.spoiled_);
+    const bool failed_before = static_cast<bool>(error);
     if (!error) {
         try {
-            for (const auto& output : work.outputs) output->storage().materialize();
+            for (const auto& output : work.outputs) {
+                if (output->storage().bytes() >= 0) output->storage().materialize();
+            }
             work.run();
         } catch (...) {
-            error = explained(work, current_error());
+            error = explained(work, current_error(), on_caller);
         }
     }
-    if (error) {
-        for (const auto& output : work.outputs) output->storage().error = error;
+    if (!error && !work.cures_) return nullptr;
+    std::lock_guard lock(submission());
+    for (const auto& output : work.outputs) {
+        if (error || covers_all(*output)) output->storage().history().error = error;
     }
+    if (error && (!failure_ || failure_->reported())) failure_ = error;
+    return failed_before ? nullptr : error;
 }
 
 void Stream::settle(uint64_t ticket) noexcept {
     advance(ticket);
     // Sequentially consistent on both sides: either this sees the sleeper or the sleeper sees the counter.
     if (sleepers_.load(std::memory_order_seq_cst) > 0) {
+        ParkingLot& lot = ParkingLot::of(this);
         {
-            std::lock_guard lock(sleep_mutex_);
+            std::lock_guard lock(lot.mutex);
         }
-        settled_.notify_all();
+        lot.moved.notify_all();
     }
 }
 
 void Stream::release_waiters(uint64_t ticket) noexcept {
-    if (--unfinished == 0) nothing_unfinished.notify_all();
+    Schedule& all = Schedule::instance();
+    if (--all.executing == 0 && all.forking) all.nothing_executing.notify_all();
+    if (--all.unfinished == 0) {
+        all.cancelling = false;
+        all.nothing_unfinished.notify_all();
+    }
     for (Stream** link = &first_waiter_; *link;) {
         Stream* const waiter = *link;
         if (waiter->awaited_ > ticket) {
@@ -271,84 +306,15 @@ void Stream::release_waiters(uint64_t ticket) noexcept {
         waiter->schedule();
         waiter->release();
     }
-}
-
-bool Stream::wait_for(uint64_t value, int64_t timeout_ns) {
-    const auto over = [&] { return completed() >= value; };
-    if (over()) return true;
-    if (forked_child) fail(ErrorKind::Error, "the value was still to come when the process forked, it will not come in the child");
-    if (timeout_ns == 0) return false;
-    using Clock = std::chrono::steady_clock;
-    constexpr int64_t kForever = int64_t{1} << 60;  // 36 years; more would overflow the clock
-    const bool limited = timeout_ns > 0 && timeout_ns < kForever;
-    const auto deadline = limited ? Clock::now() + std::chrono::nanoseconds(timeout_ns) : Clock::time_point::max();
-    for (int spins = 0; spins < kWaitSpins + kWaitYields; ++spins) {
-        if (over()) return true;
-        if (spins < kWaitSpins) {
-            cpu_relax();
-        } else {
-            if (limited && Clock::now() >= deadline) return false;
-            std::this_thread::yield();  // there are as many workers as cores: let them have this one
+    for (Callback** link = &first_callback_; *link;) {
+        Callback* const callback = *link;
+        if (!callback->awaited_[0].settled()) {
+            link = &callback->next_;
+            continue;
         }
+        *link = callback->next_;
+        await_next(callback);
     }
-    std::unique_lock lock(sleep_mutex_);
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    bool done = true;
-    if (limited) {
-        done = settled_.wait_until(lock, deadline, over);
-    } else {
-        settled_.wait(lock, over);
-    }
-    sleepers_.fetch_sub(1, std::memory_order_seq_cst);
-    return done;
-}
-
-bool Stream::idle() const noexcept {
-    std::lock_guard lock(submission);
-    return completed() >= last_ticket_;
-}
-
-void Stream::synchronize() {
-    uint64_t last;
-    {
-        std::lock_guard lock(submission);
-        last = last_ticket_;
-    }
-    wait_for(last);
-}
-
-bool Stream::wait(const Ticket& ticket, int64_t timeout_ns) {
-    return ticket.settled() || static_cast<Stream*>(ticket.timeline.get())->wait_for(ticket.value, timeout_ns);
-}
-
-Ticket Stream::last_write(const Storage& storage) {
-    std::lock_guard lock(submission);
-    return storage.last_write;
-}
-
-void Stream::close_gate() noexcept {
-    std::lock_guard lock(submission);
-    ++gate_closed;
-}
-
-void Stream::open_gate() noexcept {
-    std::lock_guard lock(submission);
-    --gate_closed;
-}
-
-void Stream::drain_all() {
-    std::unique_lock lock(submission);
-    nothing_unfinished.wait(lock, [] { return unfinished == 0; });
-}
-
-std::vector<Ticket> Stream::open_reads(const Storage& storage) {
-    std::vector<Ticket> open;
-    if (forked_child) return open;  // those readers are the parent's
-    std::lock_guard lock(submission);
-    for (const Ticket& read : storage.reads) {
-        if (!read.settled()) open.push_back(read);
-    }
-    return open;
 }
 
 }  // namespace clikart

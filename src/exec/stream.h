@@ -6,17 +6,19 @@
 //
 // Running on the caller.  A call cheap enough to cost less than waking a worker runs at once, on the calling thread,
 // when its stream is idle and its hazards are settled.
+//
+// docs/execution.md has the whole model; the numbers I1 to I12 there are those of the comments here.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
 #include "base/small_vector.h"
 #include "core/tensor.h"
 #include "core/timeline.h"
+#include "exec/callbacks.h"
 #include "exec/thread_pool.h"
 
 namespace clikart {
@@ -25,7 +27,7 @@ namespace clikart {
 class Work {
 public:
     virtual ~Work() = default;
-    /// Computes, with the inputs settled and free of errors, and the outputs' memory taken.
+    /// Computes, with the inputs settled and free of errors, and the outputs' memory taken where its size is known.
     virtual void run() = 0;
     /// Whom a failure names.
     virtual const char* name() const noexcept = 0;
@@ -36,68 +38,99 @@ public:
     double cost = 0;
     /// The outputs existed before, and others may know them.
     bool in_place = false;
+    /// Where the call was made, for failures that come late; may be null.
+    Ref<Origin> origin;
+    /// The same, asked on the calling thread when the work is queued or fails there.
+    virtual Ref<Origin> place() const { return nullptr; }
 
 private:
-    friend class Stream;  // while it is queued:
+    friend class Stream;  // while it is queued or runs:
     Work* next_ = nullptr;
     uint64_t ticket_ = 0;
+    int64_t bytes_ = 0;                 // of its operands
     std::vector<Ticket> dependencies_;  // on other streams
+    Ref<Error> spoiled_;                // by a failure of what it depends on
+    bool cures_ = false;                // overwrites the whole of something spoiled
 };
 
 class Stream final : public Timeline, private Runnable {
 public:
-    explicit Stream(Device device) : device_(device) {}
+    explicit Stream(Device device, bool is_default = false) : device_(device), is_default_(is_default) {}
     /// The calling thread's stream for unplaced work; lives as long as work or a tensor refers to it.  Throws ClikaRTError
     /// while the thread's own objects are being destroyed.
     static const Ref<Stream>& lane();
+    /// The device's synchronous stream: each call on it is over before it returns.
+    static const Ref<Stream>& default_stream(Device device);
 
     Device device() const noexcept { return device_; }
+    bool is_default() const noexcept { return is_default_; }
 
     /// Takes the work; it runs after all submitted before it on this stream and all it depends on.
     /// With `at_once` it has run, on the calling thread where possible, when this returns.
+    /// True when it is still to run.
     template <class W>
-    void submit(W&& work, bool at_once);
+    bool submit(W&& work, bool at_once);
+    /// The same for work whose caller holds the submission lock; never runs it, never waits.  On an exception the work is
+    /// not taken.  Call ready_to_enqueue() before taking the lock.
+    void enqueue_locked(std::unique_ptr<Work>& work);
+    static void ready_to_enqueue();
+    /// Waits a while when too much is unfinished on this stream.
+    void pace();
 
     /// True when all that was submitted is over.
     bool idle() const noexcept;
-    /// Blocks until all that was submitted before the call is over.
-    void synchronize();
-    /// Blocks until the ticket is settled, or for at most `timeout_ns` nanoseconds (negative: without end); false when
-    /// it is still open then.
+    /// Blocks until all that was submitted before the call is over, or for at most `timeout_ns` nanoseconds (negative:
+    /// without end); false when it is not over then.  Then throws the first failure of its work that nobody was told of.
+    bool synchronize(int64_t timeout_ns = -1);
+    /// The same for all streams of a device.
+    static bool synchronize(Device device, int64_t timeout_ns);
+    /// Blocks until the ticket is settled, or until the timeout; false when it is still open then.
     static bool wait(const Ticket& ticket, int64_t timeout_ns = -1);
-    /// The last write of a storage; empty when that was long ago.
-    static Ticket last_write(const Storage& storage);
+
+    /// What is under way with a storage.
+    struct State {
+        SmallVector<Ticket, 1> open_writes;  // that are not over
+        Ref<Error> error;                    // that spoiled the value; to be looked at when no write is open
+    };
+    static void look_at(Storage& storage, State& state);
     /// The tickets of those that read the storage now.
-    static std::vector<Ticket> open_reads(const Storage& storage);
-    /// Blocks until a moment when no work is under way anywhere, on callers included.
-    static void drain_all();
-    /// From now on submit() throws ClikaRTError, until every close_gate() was followed by an open_gate().
-    static void close_gate() noexcept;
-    static void open_gate() noexcept;
+    static std::vector<Ticket> open_reads(Storage& storage);
+    /// Calls back when all writes of the storage that were submitted before are over: on the callback pool, or here and
+    /// now.  Takes over the callback, unless it throws.
+    static void call_when_settled(Storage& storage, std::unique_ptr<Callback>& callback);
+
+    // For fork, in this order: no kernel runs between the first and one of the others.
+    static void before_fork() noexcept;
+    static void after_fork_parent() noexcept;
+    static void after_fork_child() noexcept;
 
 private:
+    friend class HostRead;
     ~Stream() override = default;
 
     static void require_open(const Work& work);
     bool start_on_caller(Work& work, bool at_once, uint64_t& ticket);
-    void finish_on_caller(uint64_t ticket) noexcept;
-    void pace();
-    uint64_t enqueue(std::unique_ptr<Work> work);
-    static void execute(Work& work) noexcept;
+    void finish_on_caller(uint64_t ticket, const Ref<Error>& failed) noexcept;
+    Ref<Error> execute(Work& work, bool on_caller) noexcept;
     void run() noexcept override;
     bool head_is_ready() noexcept;
     void schedule() noexcept;
+    void mark_busy() noexcept;
+    void mark_idle() noexcept;
+    static void resume_all() noexcept;
     void settle(uint64_t ticket) noexcept;
     void release_waiters(uint64_t ticket) noexcept;
+    static void await_next(Callback* callback) noexcept;
     bool wait_for(uint64_t value, int64_t timeout_ns = -1);
+    void throw_unreported();
 
     const Device device_;
-    std::atomic<int> sleepers_{0};  // threads inside wait_for
-    std::mutex sleep_mutex_;        // guards nothing: pairs with settled_
-    std::condition_variable settled_;
+    const bool is_default_;
+    std::atomic<int> sleepers_{0};  // threads asleep in wait_for
 
     // Guarded by the submission lock.
     uint64_t last_ticket_ = 0;
+    int64_t bytes_in_flight_ = 0;
     bool running_ = false;  // the token: someone runs, or is queued to run, this stream
     Work* first_ = nullptr;
     Work* last_ = nullptr;
@@ -106,19 +139,33 @@ private:
     uint64_t awaited_ = 0;
     Stream* next_waiter_ = nullptr;   // among those that wait for the same stream
     Stream* first_waiter_ = nullptr;  // of those that wait for this one
+    Callback* first_callback_ = nullptr;
+    Ref<Error> failure_;         // the first of its work's that synchronize() has to tell
+    bool held_by_fork_ = false;  // to be scheduled when it is over
+    bool busy_ = false;          // on the list of those with something queued or running
+    Stream* next_busy_ = nullptr;
+    Stream* previous_busy_ = nullptr;
 };
 
 template <class W>
-void Stream::submit(W&& work, bool at_once) {
+bool Stream::submit(W&& work, bool at_once) {
+    at_once |= is_default_;
     uint64_t ticket;
     if (start_on_caller(work, at_once, ticket)) {
-        execute(work);
-        finish_on_caller(ticket);
-        return;
+        finish_on_caller(ticket, execute(work, true));
+        return false;
     }
     pace();
-    ticket = enqueue(std::make_unique<std::remove_cvref_t<W>>(std::move(work)));
+    ready_to_enqueue();
+    std::unique_ptr<Work> queued = std::make_unique<std::remove_cvref_t<W>>(std::move(work));
+    queued->origin = queued->place();
+    {
+        std::lock_guard lock(submission());
+        enqueue_locked(queued);
+        ticket = last_ticket_;
+    }
     if (at_once) wait_for(ticket);
+    return !at_once;
 }
 
 }  // namespace clikart

@@ -1,14 +1,16 @@
 #include "exec/thread_pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <exception>
 #include <system_error>
 #include <thread>
 
+#include "base/error.h"
+#include "exec/parking.h"
 #include "exec/spin.h"
+#include "exec/usable_threads.h"
 
 namespace clikart {
 namespace {
@@ -19,11 +21,7 @@ constexpr int kSpins = 2000;
 
 thread_local bool inside_loop = false;
 
-int usable_cpus() noexcept {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
+std::atomic<bool> fork_child_without_workers{false};
 
 }  // namespace
 
@@ -51,24 +49,62 @@ struct ThreadPool::Loop {
     }
 };
 
-ThreadPool& ThreadPool::instance() {
+ThreadPool& ThreadPool::instance() noexcept {
     static ThreadPool& pool = *new ThreadPool;
     return pool;
 }
 
-ThreadPool::ThreadPool() {
-    // The count is what workers and callers see, so it is complete before any of them looks.
+ThreadPool::ThreadPool() noexcept : threads_(std::min(usable_threads(), kMaxThreads)) {}
+
+void ThreadPool::start_workers() {
     std::lock_guard lock(mutex_);
-    for (const int wanted = usable_cpus(); threads_ < wanted; ++threads_) {
+    for (int started = started_.load(std::memory_order_relaxed); started < threads(); ++started) {
         try {
-            std::thread thread([this] { worker(); });
+            std::thread thread([this, started] { worker(started); });
             pthread_setname_np(thread.native_handle(), "clikart");
             thread.detach();  // nothing joins them: shutdown drains the streams instead
         } catch (const std::system_error&) {
-            if (threads_ == 0) throw;
-            break;  // fewer threads than cores is better than none
+            if (started == 0) throw;
+            threads_.store(started, std::memory_order_relaxed);  // fewer threads than cores is better than none
+            break;
         }
+        started_.store(started + 1, std::memory_order_release);
     }
+    fork_child_without_workers.store(false, std::memory_order_relaxed);
+}
+
+void ThreadPool::set_threads(int threads) {
+    if (threads < 1 || threads > kMaxThreads) fail(ErrorKind::Value, "set_num_threads: from 1 to {} are possible, got {}", kMaxThreads, threads);
+    {
+        std::lock_guard lock(mutex_);
+        threads_.store(threads, std::memory_order_relaxed);
+        more_.notify_all();
+        wake_.notify_all();  // those beyond the number go to sleep elsewhere, where no work is announced
+    }
+    ensure_workers();
+}
+
+bool ThreadPool::orphaned() noexcept {
+    return fork_child_without_workers.load(std::memory_order_relaxed);
+}
+
+void ThreadPool::before_fork() noexcept {
+    instance().mutex_.lock();
+}
+void ThreadPool::after_fork_parent() noexcept {
+    instance().mutex_.unlock();
+}
+void ThreadPool::after_fork_child() noexcept {
+    ThreadPool& pool = instance();
+    pool.first_ = pool.last_ = nullptr;  // the streams are scheduled again
+    pool.loops_.clear();
+    pool.pending_ = 0;
+    pool.parked_ = 0;
+    pool.started_ = 0;
+    forget_waiters(pool.wake_);
+    forget_waiters(pool.more_);
+    fork_child_without_workers = true;
+    pool.mutex_.unlock();
 }
 
 void ThreadPool::enqueue(Runnable& work) noexcept {
@@ -88,11 +124,12 @@ ThreadPool::Loop* ThreadPool::joinable_loop() noexcept {
 }
 
 void ThreadPool::parallel_for(int64_t pieces, LoopBody body, void* context) {
-    if (pieces <= 1 || threads_ == 1 || inside_loop) {
+    const int threads = this->threads();
+    if (pieces <= 1 || threads == 1 || inside_loop) {
         for (int64_t i = 0; i < pieces; ++i) body(context, i);
         return;
     }
-    Loop loop{body, context, pieces, static_cast<int>(std::min<int64_t>(pieces, threads_)) - 1};
+    Loop loop{body, context, pieces, static_cast<int>(std::min<int64_t>(pieces, threads)) - 1};
     {
         std::lock_guard lock(mutex_);
         loops_.push_back(&loop);
@@ -116,10 +153,12 @@ void ThreadPool::parallel_for(int64_t pieces, LoopBody body, void* context) {
     if (loop.error) std::rethrow_exception(loop.error);
 }
 
-void ThreadPool::worker() noexcept {
+void ThreadPool::worker(int index) noexcept {
     std::unique_lock lock(mutex_);
     for (;;) {
-        if (Loop* loop = joinable_loop()) {
+        if (index >= threads()) {
+            more_.wait(lock);
+        } else if (Loop* loop = joinable_loop()) {
             --loop->helpers_wanted;
             ++loop->helpers;
             lock.unlock();
@@ -137,7 +176,7 @@ void ThreadPool::worker() noexcept {
             lock.unlock();
             for (int spins = 0; spins < kSpins && !has_work(); ++spins) cpu_relax();
             lock.lock();
-            if (!first_ && !joinable_loop()) {
+            if (index < threads() && !first_ && !joinable_loop()) {
                 ++parked_;
                 wake_.wait(lock);
                 --parked_;

@@ -1,5 +1,6 @@
 // The one pool of worker threads: it runs streams, and the pieces of parallel loops.
-// Streams and user threads are many, workers are as many as cores.  Idle workers spin briefly and then park.
+// Streams and user threads are many, workers are as many as the process may use cores.  Idle workers spin briefly and
+// then park.
 #pragma once
 
 #include <atomic>
@@ -28,11 +29,22 @@ using LoopBody = void (*)(void* context, int64_t piece);
 
 class ThreadPool {
 public:
-    /// The process's pool; started at first use and never destroyed.  Throws when not even one thread can be started.
-    static ThreadPool& instance();
+    /// The process's pool; never destroyed.
+    static ThreadPool& instance() noexcept;
 
-    /// How many threads compute at most, the caller of a loop included.
-    int threads() const noexcept { return threads_; }
+    /// How many threads compute at most, the caller of a loop included.  At first what CPU affinity and the control group's
+    /// quota allow, or CLIKA_NUM_THREADS.
+    int threads() const noexcept { return threads_.load(std::memory_order_relaxed); }
+    /// From 1 to kMaxThreads; throws ValueError otherwise.  Takes effect at once, for what runs already with its next piece.
+    void set_threads(int threads);
+    static constexpr int kMaxThreads = 1024;
+
+    /// Starts the workers that are missing.  Throws when not even one can be started.
+    void ensure_workers() {
+        if (started_.load(std::memory_order_acquire) < threads()) start_workers();
+    }
+    /// True in the child of a fork that has computed nothing yet.
+    static bool orphaned() noexcept;
 
     /// Queues `work`, which must stay valid until it ran and is not queued already.  A worker calls run().
     void enqueue(Runnable& work) noexcept;
@@ -48,17 +60,25 @@ public:
         parallel_for(pieces, [](void* context, int64_t piece) { (*static_cast<Body*>(context))(piece); }, const_cast<void*>(static_cast<const void*>(&f)));
     }
 
+    // For fork: the pool stands still between the first and one of the others.  In the child it is empty.
+    static void before_fork() noexcept;
+    static void after_fork_parent() noexcept;
+    static void after_fork_child() noexcept;
+
 private:
     struct Loop;
-    ThreadPool();
-    void worker() noexcept;
+    ThreadPool() noexcept;
+    void start_workers();
+    void worker(int index) noexcept;
     bool has_work() const noexcept { return pending_.load(std::memory_order_relaxed) > 0; }
     Loop* joinable_loop() noexcept;
 
-    int threads_ = 0;                  // set by the constructor
+    std::atomic<int> threads_;
+    std::atomic<int> started_{0};      // written under the mutex
     std::atomic<int64_t> pending_{0};  // queued runnables and joinable loops: what spinning workers look at
     std::mutex mutex_;                 // guards all below
     std::condition_variable wake_;
+    std::condition_variable more_;  // the number of threads grew; those beyond it wait here
     Runnable* first_ = nullptr;
     Runnable* last_ = nullptr;
     std::vector<Loop*> loops_;

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "ops/recorder.h"
+#include "ops/settings.h"
 
 namespace clikart::capture {
 namespace {
@@ -23,6 +24,7 @@ public:
     const uint64_t id = next_id.fetch_add(1, std::memory_order_relaxed);
     std::vector<Ref<Tensor>> inputs;
     std::vector<std::string> names;
+    const Mode mode_before = thread_mode();
 };
 
 thread_local std::unique_ptr<GraphRecorder> current;
@@ -32,12 +34,19 @@ GraphRecorder& require() {
     return *current;
 }
 
+std::unique_ptr<GraphRecorder> stop() noexcept {
+    thread_recorder() = nullptr;
+    set_thread_mode(current->mode_before);  // which was possible then
+    return std::move(current);
+}
+
 }  // namespace
 
 void begin() {
     if (current) fail(ErrorKind::Error, "capture: the calling thread is already recording a graph");
     current = std::make_unique<GraphRecorder>();
     thread_recorder() = current.get();
+    set_thread_mode(Mode::Capture);
 }
 
 Ref<Tensor> input(DType dtype, const Dims& shape, std::string name) {
@@ -53,14 +62,12 @@ Ref<Tensor> input(DType dtype, const Dims& shape, std::string name) {
 
 Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> output_names) {
     require();
-    thread_recorder() = nullptr;
-    const std::unique_ptr<GraphRecorder> done = std::move(current);
+    const std::unique_ptr<GraphRecorder> done = stop();
     return make_ref<ModelGraph>(done->inputs, std::move(done->names), outputs, std::move(output_names), done->id);
 }
 
 void cancel() noexcept {
-    thread_recorder() = nullptr;
-    current.reset();
+    if (current) stop();
 }
 
 }  // namespace clikart::capture

@@ -5,7 +5,8 @@
 #include <unordered_set>
 
 #include "ops/call.h"
-#include "ops/recorder.h"
+#include "ops/settings.h"
+#include "ops/settle.h"
 
 namespace clikart {
 namespace {
@@ -97,7 +98,8 @@ std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const 
         fail(ErrorKind::Value, "run: {} inputs given, the graph has {}: {}", inputs.size(), input_steps_.size(), listed(input_names_));
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
-        if (!thread_recorder()) require_value(*inputs[i], "run");
+        if (inputs[i]->node && thread_mode() != Mode::Capture) require_value(*inputs[i], "run");
+        settle_size(*inputs[i], "run");
         const Step& expected = steps_[static_cast<size_t>(input_steps_[i])];
         if (inputs[i]->dtype() == expected.dtype && inputs[i]->shape() == expected.shape) continue;
         const bool shape = inputs[i]->dtype() == expected.dtype;

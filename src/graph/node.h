@@ -8,10 +8,10 @@
 
 namespace clikart {
 
-class Node final : public Object {
+class Node final : public Chained {
 public:
     Node(OpCode op, NodeKind kind, uint64_t capture, const Attributes& attributes = {}) noexcept
-        : Object(ObjectKind::Node), op(op), kind(kind), capture(capture), attributes(attributes) {}
+        : Chained(ObjectKind::Node), op(op), kind(kind), capture(capture), attributes(attributes) {}
 
     const OpCode op;
     const NodeKind kind;
@@ -21,9 +21,6 @@ public:
 
 private:
     ~Node() override = default;
-    /// Releases a chain of nodes in a loop: one stack frame per node would overflow on a long one.
-    void destroy() const noexcept override;
-    mutable const Node* next_released_ = nullptr;
 };
 
 }  // namespace clikart

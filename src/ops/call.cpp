@@ -1,10 +1,14 @@
 #include "ops/call.h"
 
-#include <chrono>
+#include <algorithm>
 
 #include "backends/api.h"
-#include "ops/mode.h"
+#include "ops/call_site.h"
+#include "ops/deferred.h"
 #include "ops/recorder.h"
+#include "ops/rules.h"
+#include "ops/settings.h"
+#include "ops/settle.h"
 
 namespace clikart {
 
@@ -13,12 +17,17 @@ Recorder*& thread_recorder() noexcept {
     return recorder;
 }
 
-bool& thread_is_synchronous() noexcept {
-    thread_local bool synchronous = false;
-    return synchronous;
-}
-
 namespace {
+
+std::atomic<int32_t> failing_op{0};  // the operator that fail_kernel named
+std::atomic<int64_t> calls_before_failure{0};
+
+/// Whether this call is the one that fail_kernel named.
+bool fails_on_purpose(OpCode op) noexcept {
+    if (failing_op.load(std::memory_order_relaxed) != static_cast<int32_t>(op)) [[likely]]
+        return false;
+    return calls_before_failure.fetch_sub(1, std::memory_order_relaxed) == 0;
+}
 
 /// A kernel with its operands.
 class KernelWork final : public Work {
@@ -32,14 +41,17 @@ public:
     }
 
     const char* name() const noexcept override { return info_.name; }
+    Ref<Origin> place() const override { return current_origin(); }
 
     void run() override {
-        if (outputs[0]->numel() == 0) return;  // submitted all the same: a failure of its inputs is also its own
+        if (fails_on_purpose(info_.code)) fail(ErrorKind::Error, "failed as it was told to");
+        if (outputs[0]->size_known() && outputs[0]->numel() == 0) return;  // submitted all the same: a failure of its inputs is also its own
         SmallVector<View, 4> in;
         SmallVector<View, 2> out;
         for (const auto& t : inputs) in.push_back(view_of(*t));
         for (const auto& t : outputs) out.push_back(view_of(*t));
-        const KernelCall call{in.data(), static_cast<int32_t>(in.size()), static_cast<int32_t>(out.size()), out.data(), &attributes_, &run_pieces};
+        const KernelCall call{in.data(), static_cast<int32_t>(in.size()), static_cast<int32_t>(out.size()), out.data(), &attributes_, &run_pieces, &find_size,
+                              this};
         char message[512];
         if (const int32_t kind = kernel_(&call, message, sizeof message)) fail(static_cast<ErrorKind>(kind), "{}", message);
     }
@@ -47,6 +59,11 @@ public:
 private:
     static View view_of(const Tensor& t) { return {t.data(), t.shape().data(), t.strides().data(), t.rank(), static_cast<int32_t>(t.dtype())}; }
     static void run_pieces(int64_t pieces, PieceFn piece, void* context) { ThreadPool::instance().parallel_for(pieces, piece, context); }
+    static void find_size(const KernelCall* call, int64_t size) {
+        Tensor& output = *static_cast<KernelWork*>(call->host)->outputs[0];
+        output.find_size(size);
+        call->outputs[0] = view_of(output);
+    }
 
     const OpInfo& info_;
     const KernelFn kernel_;
@@ -67,7 +84,7 @@ double estimate(const OpInfo& info, std::span<Tensor* const> inputs, const Dims&
         constexpr double kOperationsPerNanosecond = 50;
         return 1000 + 2 * elements * static_cast<double>(a[a.rank() - 1]) / kOperationsPerNanosecond;
     }
-    if (info.kind == NodeKind::Reduce) elements = static_cast<double>(inputs[0]->numel());
+    if (info.kind == NodeKind::Reduce || info.kind == NodeKind::Index) elements = static_cast<double>(inputs[0]->numel());
     return elements * static_cast<double>(info.cost);
 }
 
@@ -79,94 +96,247 @@ Ref<Tensor> cast_to(Tensor& input, DType dtype) {
     return call(OpCode::Cast, inputs, attributes);
 }
 
+/// A call whose operands were checked and converted: what is left is to run it.
+struct Checked {
+    const OpInfo& info;
+    KernelFn kernel = nullptr;
+    DTypes dtypes{};
+    OutputSpec spec{};
+    SmallVector<Tensor*, 4> inputs{};
+    SmallVector<Ref<Tensor>, 2> owned{};  // keeps the converted inputs alive
+
+    OpCall call(const Attributes& attributes) const { return {info, {inputs.data(), inputs.size()}, attributes}; }
+};
+
+/// The device of the inputs, which is that of the result.  Numbers are everywhere.
+Device common_device(const OpInfo& info, std::span<Tensor* const> inputs) {
+    Device device{DeviceType::Unspecified, 0};
+    for (const Tensor* input : inputs) {
+        if (input->number || input->device() == device) continue;
+        if (device.type != DeviceType::Unspecified) {
+            fail(ErrorKind::Value, "{}: operands on {} and on {}; move them to one device", info.name, to_string(device), to_string(input->device()));
+        }
+        device = input->device();
+    }
+    return device;
+}
+
+void check(Checked& checked, std::span<Tensor* const> given, const Attributes& attributes) {
+    const OpInfo& info = checked.info;
+    for (const Tensor* input : given) {
+        if (input->size_known()) continue;
+        if (thread_mode() != Mode::Eager) {
+            fail(ErrorKind::Error, "{}: the size of {} depends on data that is not there while calls are deferred or recorded", info.name, describe(*input));
+        }
+        settle(*input, info.name);
+    }
+    checked.dtypes = info.dtype(OpCall{info, given, attributes});
+    checked.inputs.reserve(given.size());
+    for (Tensor* input : given) {
+        if (checked.dtypes.compute != DType::Unspecified && input->dtype() != checked.dtypes.compute) {
+            input = checked.owned.emplace_back(cast_to(*input, checked.dtypes.compute)).get();
+        }
+        checked.inputs.push_back(input);
+    }
+    info.shape(checked.call(attributes), checked.spec);
+    checked_numel(checked.spec.shape, info.name);  // whatever the rule came to
+    if (!info.has_kernel) return;
+    const DType compute = checked.dtypes.compute != DType::Unspecified ? checked.dtypes.compute : checked.dtypes.result;
+    checked.kernel = find_kernel(info, compute);
+    if (checked.dtypes.compute == DType::Unspecified) {
+        for (const Tensor* input : checked.inputs) find_kernel(info, input->dtype());
+    }
+}
+
+/// Hands the work to its stream, or keeps it for later.  `self`: see defer().
+void dispatch(KernelWork&& work, const Ref<Stream>& stream, const Ref<Tensor>& output, int self) {
+    if (thread_mode() == Mode::Tracing) {
+        if (self >= 0) work.inputs[static_cast<size_t>(self)] = nullptr;
+        auto deferred = std::make_unique<KernelWork>(std::move(work));
+        deferred->origin = current_origin();
+        return defer(std::move(deferred), stream, *output, self);
+    }
+    for (const auto& input : work.inputs) submit_deferred(input->storage());
+    if (work.in_place) submit_deferred_for_writing(output->storage());
+    work.outputs.push_back(output);
+    const bool synchronous = thread_is_synchronous() || stream->is_default();
+    stream->submit(std::move(work), synchronous);
+    if (synchronous) throw_failure(*output);
+}
+
 }  // namespace
 
 Ref<Tensor> call(OpCode op, std::span<Tensor* const> given, const Attributes& attributes, const Placement& placement) {
     const OpInfo& info = op_info(op);
-    require_available(placement.device, info.name);
-    const DTypes dtypes = info.dtype(OpCall{info, given, attributes});
+    const Device of_inputs = common_device(info, given);
+    Device device = placement.stream ? placement.stream->device() : placement.device;
+    if (device.type == DeviceType::Unspecified) device = of_inputs.type != DeviceType::Unspecified ? of_inputs : thread_device();
+    require_available(device, info.name);
 
-    // Inputs that are not of the computing dtype are cast first; `owned` keeps the casts alive.
-    SmallVector<Ref<Tensor>, 2> owned;
-    SmallVector<Tensor*, 4> inputs;
-    inputs.reserve(given.size());
-    for (Tensor* input : given) {
-        if (dtypes.compute != DType::Unspecified && input->dtype() != dtypes.compute) {
-            input = owned.emplace_back(cast_to(*input, dtypes.compute)).get();
-        }
-        inputs.push_back(input);
-    }
-    OpCall checked{info, {inputs.data(), inputs.size()}, attributes};
-    OutputSpec spec;
-    info.shape(checked, spec);
-    checked_numel(spec.shape, info.name);  // whatever the rule came to
-
+    Checked checked{info};
+    check(checked, given, attributes);
     // A copy instead of a view: where strides do not allow one, and of numbers, which many calls share.
-    if (info.kind == NodeKind::View && (spec.strides.rank() != spec.shape.rank() || inputs[0]->number)) {
-        inputs[0] = owned.emplace_back(call(OpCode::Copy, checked.inputs, Attributes{})).get();
-        info.shape(checked, spec);
+    if (info.kind == NodeKind::View && (checked.spec.strides.rank() != checked.spec.shape.rank() || checked.inputs[0]->number)) {
+        checked.inputs[0] = checked.owned.emplace_back(call(OpCode::Copy, {checked.inputs.data(), 1}, Attributes{})).get();
+        info.shape(checked.call(attributes), checked.spec);
     }
-    KernelFn kernel = nullptr;
-    if (info.has_kernel) {
-        kernel = find_kernel(info, dtypes.compute != DType::Unspecified ? dtypes.compute : dtypes.result);
-        if (dtypes.compute == DType::Unspecified) {
-            for (const Tensor* input : inputs) find_kernel(info, input->dtype());
-        }
+    if (thread_mode() == Mode::Capture) {
+        if (info.data_dependent) fail(ErrorKind::NotImplemented, "{}: results whose size depends on data cannot be recorded into a graph yet", info.name);
+        return thread_recorder()->record(checked.call(attributes), checked.dtypes.result, checked.spec);
     }
-    if (Recorder* recorder = thread_recorder()) return recorder->record(checked, dtypes.result, spec);
-    for (const Tensor* input : inputs) require_value(*input, info.name);
-    if (info.kind == NodeKind::View) return make_view(*inputs[0], spec.shape, spec.strides, spec.offset);
+    for (const Tensor* input : checked.inputs) {
+        if (input->node) require_value(*input, info.name);
+    }
+    if (info.kind == NodeKind::View) return make_view(*checked.inputs[0], checked.spec.shape, checked.spec.strides, checked.spec.offset);
 
-    Ref<Tensor> output = make_tensor(dtypes.result, spec.shape, Device{});
-    const Ref<Stream>& stream = placement.stream ? placement.stream : Stream::lane();
+    Ref<Tensor> output = make_tensor(checked.dtypes.result, checked.spec.shape, device);
+    if (info.data_dependent) {
+        if (device.type == DeviceType::Meta || thread_mode() == Mode::Tracing) {
+            fail(ErrorKind::Error, "{}: the size of its result depends on data, which is not there {}", info.name,
+                 device.type == DeviceType::Meta ? "on device meta" : "while calls are deferred; call it under eager()");
+        }
+        output = make_ref<Tensor>(checked.dtypes.result, checked.spec.shape, contiguous_strides(checked.spec.shape), 0, make_ref<Storage>(-1, device));
+        output->leave_size_open();
+    }
+    if (device.type == DeviceType::Meta) return output;
+    const Ref<Stream> stream = placement.stream ? placement.stream : resolve(device);
     output->stream = stream;
 
-    KernelWork work(info, kernel, attributes);
-    for (Tensor* input : inputs) work.inputs.push_back(Ref<Tensor>::share(input));
-    work.outputs.push_back(output);
-    work.cost = estimate(info, checked.inputs, spec.shape);
-    const bool synchronous = thread_is_synchronous();
-    stream->submit(std::move(work), synchronous);
-    if (synchronous && output->storage().error) throw Failure(output->storage().error);
+    KernelWork work(info, checked.kernel, attributes);
+    for (Tensor* input : checked.inputs) work.inputs.push_back(Ref<Tensor>::share(input));
+    work.cost = estimate(info, {checked.inputs.data(), checked.inputs.size()}, checked.spec.shape);
+    dispatch(std::move(work), stream, output, -1);
     return output;
 }
 
-void require_value(const Tensor& tensor, const char* who) {
-    if (tensor.node) {
-        fail(ErrorKind::Error, "{}: the tensor {} stands for a value while a graph is recorded; it cannot be read", who, describe(tensor));
+// ---- in place --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Throws unless every element of `to` has its own memory, which may be written.
+void require_writable(const Tensor& to, const char* who) {
+    if (to.number) fail(ErrorKind::Type, "{}: a number cannot be written to", who);
+    if (!to.storage().writable()) fail(ErrorKind::Value, "{}: the memory of {} was borrowed read-only", who, describe(to));
+    // Sorted by stride, each dimension must step over all that the smaller ones reach.
+    SmallVector<std::pair<int64_t, int64_t>, 8> dims;  // |stride|, size
+    for (int d = 0; d < to.rank(); ++d) {
+        if (to.shape()[d] == 0) return;
+        if (to.shape()[d] > 1) dims.push_back({std::abs(to.strides()[d]), to.shape()[d]});
+    }
+    std::sort(dims.begin(), dims.end());
+    int64_t reach = 0;
+    for (const auto& [stride, size] : dims) {
+        if (stride <= reach) fail(ErrorKind::Value, "{}: elements of {} with strides {} share memory", who, describe(to), to_string(to.strides()));
+        reach += stride * (size - 1);
     }
 }
 
-void settle(const Tensor& tensor, const char* who) {
-    settle_within(tensor, who, -1);
-}
-
-bool settle_for_writing(const Tensor& tensor, const char* who, int64_t timeout_ns) {
-    using Clock = std::chrono::steady_clock;
-    const auto start = Clock::now();
-    if (!settle_within(tensor, who, timeout_ns)) return false;
-    for (const Ticket& read : Stream::open_reads(tensor.storage())) {
-        const int64_t spent = std::chrono::nanoseconds(Clock::now() - start).count();
-        if (!Stream::wait(read, timeout_ns < 0 ? -1 : std::max<int64_t>(0, timeout_ns - spent))) return false;
+/// The bytes a tensor reaches, as [begin, end).
+std::pair<const char*, const char*> extent(const Tensor& t) {
+    int64_t low = 0, high = 1;
+    for (int d = 0; d < t.rank(); ++d) {
+        const int64_t span = t.strides()[d] * (t.shape()[d] - 1);
+        (span < 0 ? low : high) += span;
     }
-    return true;
+    const int64_t size = size_of(t.dtype());
+    // Of pool memory, which nothing else overlaps, only the place within it counts, and it may not be there yet.
+    const char* const base = t.storage().borrowed() ? static_cast<const char*>(t.storage().data()) : nullptr;
+    return {base + (t.offset() + low) * size, base + (t.offset() + high) * size};
 }
 
-Ref<Tensor> contiguous_value(Tensor& tensor) {
-    if (tensor.is_contiguous()) return Ref<Tensor>::share(&tensor);
-    struct Suspended {
-        Recorder* const recorder = std::exchange(thread_recorder(), nullptr);
-        ~Suspended() { thread_recorder() = recorder; }
-    } const suspended;
+/// Whether `to` would be written before `from` was read there.
+bool overlaps_otherwise(const Tensor& from, const Tensor& to) {
+    if (from.numel() == 0 || to.numel() == 0) return false;
+    if (&from.storage() != &to.storage() && !(from.storage().borrowed() && to.storage().borrowed())) return false;
+    const auto [a, a_end] = extent(from);
+    const auto [b, b_end] = extent(to);
+    if (a_end <= b || b_end <= a) return false;
+    return !(a == b && from.dtype() == to.dtype() && from.shape() == to.shape() && from.strides() == to.strides());
+}
+
+/// A deferred call is kept alive by the storage that it writes, and so must not keep that alive as an operand.
+bool must_be_apart(const Tensor& from, const Tensor& to) {
+    return thread_mode() == Mode::Tracing && &from.storage() == &to.storage();
+}
+
+Ref<Tensor> copy_of(Tensor& tensor) {
     Tensor* const inputs[] = {&tensor};
     return call(OpCode::Copy, inputs, Attributes{});
 }
 
-bool settle_within(const Tensor& tensor, const char* who, int64_t timeout_ns) {
-    require_value(tensor, who);
-    if (!Stream::wait(Stream::last_write(tensor.storage()), timeout_ns)) return false;
-    if (tensor.storage().error) throw Failure(tensor.storage().error);
-    return true;
+/// What every write over an existing tensor has to pass.
+void check_destination(const Tensor& to, const char* who) {
+    if (thread_mode() == Mode::Capture) fail(ErrorKind::NotImplemented, "{}: writing in place cannot be recorded into a graph yet", who);
+    if (to.node) require_value(to, who);
+    settle_size(to, who);
+    require_writable(to, who);
+}
+
+void submit_in_place(const Checked& checked, const Attributes& attributes, Tensor& to, int self) {
+    const Ref<Stream> stream = resolve(to.device());
+    KernelWork work(checked.info, checked.kernel, attributes);
+    work.in_place = true;
+    for (Tensor* input : checked.inputs) work.inputs.push_back(Ref<Tensor>::share(input));
+    work.cost = estimate(checked.info, {checked.inputs.data(), checked.inputs.size()}, to.shape());
+    dispatch(std::move(work), stream, Ref<Tensor>::share(&to), self);
+}
+
+}  // namespace
+
+void copy_into(Tensor& to, Tensor& from) {
+    const OpInfo& info = op_info(OpCode::Cast);
+    constexpr const char* who = "copy_";
+    check_destination(to, who);
+    Tensor* const both[] = {&to, &from};
+    const Device device = common_device(info, both);
+    settle_size(from, who);
+    if (from.node) require_value(from, who);
+    Dims shape;
+    if (!broadcast_shapes(from.shape(), to.shape(), shape) || !(shape == to.shape())) {
+        fail(ErrorKind::Value, "{}: shape {} does not broadcast to {}", who, to_string(from.shape()), to_string(to.shape()));
+    }
+    if (device.type == DeviceType::Meta) return;
+    Checked checked{info};
+    Tensor* source = &from;
+    if (overlaps_otherwise(from, to) || must_be_apart(from, to)) source = checked.owned.emplace_back(copy_of(from)).get();
+    if (source->weak) source = checked.owned.emplace_back(scalar_as(*source, to.dtype())).get();
+    checked.inputs.push_back(source);
+    checked.kernel = source->dtype() == to.dtype() ? find_kernel(op_info(OpCode::Copy), to.dtype()) : find_kernel(info, to.dtype());
+    if (source->dtype() != to.dtype()) find_kernel(info, source->dtype());
+    Attributes attributes;
+    attributes.add(static_cast<int64_t>(to.dtype()));
+    submit_in_place(checked, attributes, to, -1);
+}
+
+void call_in_place(OpCode op, std::span<Tensor* const> given, const Attributes& attributes) {
+    const OpInfo& info = op_info(op);
+    Tensor& to = *given[0];
+    check_destination(to, info.name);
+    const Device device = common_device(info, given);
+    Checked checked{info};
+    check(checked, given, attributes);
+    if (!(checked.spec.shape == to.shape())) {
+        fail(ErrorKind::Value, "{}: the result has shape {}, it cannot be written over {}", info.name, to_string(checked.spec.shape), describe(to));
+    }
+    if (category_of(checked.dtypes.result) > category_of(to.dtype())) {
+        fail(ErrorKind::Type, "{}: the result is {}, it cannot be written over {}", info.name, name_of(checked.dtypes.result), describe(to));
+    }
+    if (device.type == DeviceType::Meta) return;
+    if (checked.dtypes.result != to.dtype() || checked.inputs[0] != &to) {  // computed in another dtype
+        const Ref<Tensor> result = call(op, given, attributes);
+        return copy_into(to, *result);
+    }
+    for (size_t i = 1; i < checked.inputs.size(); ++i) {
+        Tensor& input = *checked.inputs[i];
+        if (overlaps_otherwise(input, to) || must_be_apart(input, to)) checked.inputs[i] = checked.owned.emplace_back(copy_of(input)).get();
+    }
+    submit_in_place(checked, attributes, to, 0);
+}
+
+void fail_kernel(OpCode op, int64_t after) {
+    op_info(op);  // throws for a code that is none
+    calls_before_failure.store(after, std::memory_order_relaxed);
+    failing_op.store(after < 0 ? 0 : static_cast<int32_t>(op), std::memory_order_relaxed);
 }
 
 }  // namespace clikart

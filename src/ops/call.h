@@ -1,4 +1,4 @@
-// One operator call: check, convert, then record it or submit it to a stream.
+// One operator call: check, convert, then submit it to a stream, defer it or record it.
 #pragma once
 
 #include "exec/stream.h"
@@ -6,27 +6,28 @@
 
 namespace clikart {
 
-/// Where the caller wants a result.  Without a stream it is the calling thread's lane.
+/// Where the caller wants a result: on a stream, which is used as given, or on a bare device.  With neither the call
+/// follows its inputs, or the calling thread's device when it has none.
 struct Placement {
     Ref<Stream> stream;
-    Device device;
+    Device device{DeviceType::Unspecified, 0};
 };
 
-/// Checks the call on the calling thread, then records it (see Recorder) or submits it; returns the result, which may
-/// not be computed yet.  Throws Failure for wrong shapes, dtypes and arguments; under a synchronous setting also for
-/// what went wrong in the work itself.
+/// Checks the call on the calling thread, then does with it what the thread's mode says; returns the result, which may
+/// not be computed yet.  Throws Failure for wrong shapes, dtypes and arguments; under a synchronous setting and on a
+/// default stream also for what went wrong in the work itself.
 Ref<Tensor> call(OpCode op, std::span<Tensor* const> inputs, const Attributes& attributes, const Placement& placement = {});
 
-/// Blocks until the tensor has its value.  Throws the failure it was poisoned with, and ClikaRTError, naming `who`,
-/// for a tensor that only stands for a value.
-void settle(const Tensor& tensor, const char* who);
-/// The same for at most `timeout_ns` nanoseconds (negative: without end); false when it still has none then.
-bool settle_within(const Tensor& tensor, const char* who, int64_t timeout_ns);
-/// The same, and also until what reads the tensor's memory now is over, so that its owner may write there.
-bool settle_for_writing(const Tensor& tensor, const char* who, int64_t timeout_ns);
-/// The tensor, or a contiguous copy of it, computed now even while the thread records a graph.  Not settled.
-Ref<Tensor> contiguous_value(Tensor& tensor);
-/// Throws as settle() does for a tensor without a value, without waiting.
-void require_value(const Tensor& tensor, const char* who);
+/// The same, written over the first input, whose shape and dtype the result must have or be converted to.  Throws
+/// ValueError for a shape that does not fit and for memory that cannot be written, TypeError where the dtype would lose
+/// its kind (a float result into integers).
+void call_in_place(OpCode op, std::span<Tensor* const> inputs, const Attributes& attributes);
+
+/// Copies `from`, broadcast and converted, over `to`.  Throws as call_in_place.
+void copy_into(Tensor& to, Tensor& from);
+
+/// The kernel of the operator fails in the call after the next `after` ones, whatever thread makes it: for testing what a
+/// program does then.  -1: it does not any more.
+void fail_kernel(OpCode op, int64_t after);
 
 }  // namespace clikart

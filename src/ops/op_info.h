@@ -40,6 +40,7 @@ struct OpInfo {
     /// Nanoseconds of one core per result element (per input element for reductions), roughly.
     float cost;
     bool has_kernel;
+    bool data_dependent;  // the first size of the result is found by the kernel
 };
 
 /// Throws ValueError for a code that names no operator.

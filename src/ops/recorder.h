@@ -5,7 +5,7 @@
 
 namespace clikart {
 
-/// The calls of one thread go here instead of to a stream while a recorder is set.
+/// The calls of one thread go here instead of to a stream while it records a graph (Mode::Capture).
 class Recorder {
 public:
     virtual ~Recorder() = default;

@@ -29,11 +29,15 @@ void shape_reduce_nonempty(const OpCall&, OutputSpec&);
 void shape_softmax(const OpCall&, OutputSpec&);
 void shape_concat(const OpCall&, OutputSpec&);
 void shape_matmul(const OpCall&, OutputSpec&);
+void shape_nonzero(const OpCall&, OutputSpec&);
 // Views.
 void shape_reshape(const OpCall&, OutputSpec&);
 void shape_permute(const OpCall&, OutputSpec&);
 void shape_slice(const OpCall&, OutputSpec&);
 void shape_select(const OpCall&, OutputSpec&);
+
+/// The shape that two broadcast to, or false.
+bool broadcast_shapes(const Dims& a, const Dims& b, Dims& out);
 
 /// `dim` counted from the front.  Throws IndexError outside [-rank, rank); a 0-d tensor has one dimension here, as in
 /// torch, when `scalar_has_one` says so.

@@ -19,8 +19,9 @@ const Dims& input_shape(const OpCall& call) {
     return call.inputs[0]->shape();
 }
 
-/// The common shape of two, or false.
-bool broadcast(const Dims& a, const Dims& b, Dims& out) {
+}  // namespace
+
+bool broadcast_shapes(const Dims& a, const Dims& b, Dims& out) {
     const int rank = std::max(a.rank(), b.rank());
     out.resize(rank);
     for (int d = 0; d < rank; ++d) {
@@ -32,8 +33,6 @@ bool broadcast(const Dims& a, const Dims& b, Dims& out) {
     return true;
 }
 
-}  // namespace
-
 void shape_same(const OpCall& call, OutputSpec& out) {
     out.shape = input_shape(call);
 }
@@ -42,7 +41,7 @@ void shape_broadcast(const OpCall& call, OutputSpec& out) {
     const Dims &a = call.inputs[0]->shape(), &b = call.inputs[1]->shape();
     if (a == b) {
         out.shape = a;
-    } else if (!broadcast(a, b, out.shape)) {
+    } else if (!broadcast_shapes(a, b, out.shape)) {
         fail(ErrorKind::Value, "{}: shapes {} and {} do not broadcast", call.info.name, to_string(a), to_string(b));
     }
 }
@@ -150,9 +149,13 @@ void shape_matmul(const OpCall& call, OutputSpec& out) {
     Dims batch_a, batch_b;
     for (int d = 0; d < a.rank() - 2; ++d) batch_a.push_back(a[d]);
     for (int d = 0; d < b.rank() - 2; ++d) batch_b.push_back(b[d]);
-    if (!broadcast(batch_a, batch_b, out.shape)) refuse("leading dimensions do not broadcast");
+    if (!broadcast_shapes(batch_a, batch_b, out.shape)) refuse("leading dimensions do not broadcast");
     if (a.rank() > 1) out.shape.push_back(a[a.rank() - 2]);
     if (b.rank() > 1) out.shape.push_back(b[b.rank() - 1]);
+}
+
+void shape_nonzero(const OpCall& call, OutputSpec& out) {
+    out.shape = Dims{0, input_shape(call).rank()};  // the first size is found by the kernel
 }
 
 void shape_reshape(const OpCall& call, OutputSpec& out) {

@@ -63,14 +63,14 @@ TEST(Execution, AStreamBlockedByAnotherRunsWhenItMay) {
     for (int s = 0; s < 4; ++s) EXPECT_NEAR(ops::amax(results[static_cast<std::size_t>(s)]).item<float>(), static_cast<float>(s) + 30.0f / 1024, 1e-4f);
 }
 
-TEST(Execution, SynchronousScope) {
+TEST(Execution, SynchronousStreamScope) {
     {
-        const SynchronousScope scope;
+        const SynchronousStreamScope scope;
         const Tensor x = heavy();
         EXPECT_TRUE(x.stream().query_idle());
         EXPECT_EQ(clikart_tensor_wait(x.handle(), 0), 1);
         {
-            const SynchronousScope inner;
+            const SynchronousStreamScope inner;
         }
         EXPECT_TRUE(heavy().stream().query_idle());
         std::thread([] { EXPECT_FALSE(heavy().stream().query_idle()); }).join();
@@ -87,7 +87,7 @@ TEST(Execution, FailuresBelongToResults) {
     EXPECT_THROW(after.synchronize(), MemoryError);
     EXPECT_EQ(ops::sum(unrelated).item<float>(), 6);
     EXPECT_NO_THROW(Stream::current().synchronize());
-    const SynchronousScope scope;
+    const SynchronousStreamScope scope;
     EXPECT_THROW(ops::full({std::int64_t{1} << 50}, 1.0), MemoryError);
 }
 

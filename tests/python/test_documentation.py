@@ -41,7 +41,7 @@ def test_python_in_the_readme():
     assert output(sys.executable, "-c", code).splitlines() == shown
 
 
-@pytest.mark.parametrize(("language", "shown"), [("cpp", "Tensor(shape=[2, 3], dtype=Float32, device=CPU, numel=6, data=[0.333333, "), ("c", "10\n")])
+@pytest.mark.parametrize(("language", "shown"), [("cpp", "Tensor(shape=[2, 3], dtype=Float32, device=CPU, numel=6, data=[0.3333, "), ("c", "10\n")])
 def test_c_and_cpp_in_the_readme(language, shown, tmp_path):
     source = tmp_path / f"taste.{language}"
     source.write_text(block(language))

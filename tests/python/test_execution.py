@@ -128,27 +128,3 @@ def test_the_same_bits_for_any_number_of_threads():
 
 def test_importing_does_not_import_torch():
     assert "False" in run("import sys, clika_runtime; print('torch' in sys.modules)")
-
-
-def test_a_forked_child_gets_errors_and_ends():
-    run("""
-        import os, signal, sys
-        import clika_runtime as crt
-        x = crt.full((1024, 1024), 1 / 1024)
-        x.numpy()
-        y = x
-        for _ in range(8):
-            y = crt.matmul(y, x)
-        child = os.fork()
-        if child == 0:
-            signal.alarm(30)
-            refused = 0
-            for use in (lambda: crt.ones(2), lambda: y.numpy()):
-                try:
-                    use()
-                except crt.ClikaRTError as error:
-                    refused += "fork" in str(error)
-            sys.exit(0 if refused == 2 and x.numpy()[0, 0] == 1 / 1024 else 1)
-        assert os.waitpid(child, 0)[1] == 0
-        assert abs(crt.amax(y).item() - 1 / 1024) < 1e-6
-    """)

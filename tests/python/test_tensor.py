@@ -103,7 +103,6 @@ def test_errors_are_both_ours_and_the_built_in():
         (lambda: crt.softmax(crt.tensor([1])), TypeError),
         (lambda: crt.zeros(2, device="cuda:0"), NotImplementedError),
         (lambda: crt.zeros(2, device="toaster"), ValueError),
-        (lambda: crt.zeros(2, device="meta"), NotImplementedError),
         (lambda: crt.zeros((1,) * 17), ValueError),
         (lambda: crt.zeros(-1), ValueError),
         (lambda: crt.zeros(2**50).numpy(), MemoryError),
@@ -270,7 +269,7 @@ def test_what_is_no_number_is_refused():
         with pytest.raises(TypeError):
             crt.full(shape, 1.0)
     for call in (lambda: crt.zeros(2, device=5), lambda: crt.is_available(5), lambda: crt.trace(lambda i: i, [crt.ones(1)], input_names=[1])):
-        with pytest.raises(TypeError, match="expected a str"):
+        with pytest.raises(TypeError, match="expected a "):
             call()
 
 

@@ -16,7 +16,8 @@ def operators_md(ops: list[Op]) -> str:
     text += "Tolerance, per element, as the tests apply it: relative to the exact result; for sum, mean and matmul to the sum of the magnitudes that\n"
     text += "were added up; for softmax to 1.  Zero means bit for bit.\n"
     for op in ops:
-        text += f"\n## {op.name}\n\n`{op.name}({', '.join(_shown(p) for p in op.params)})`\n\n```text\n{op.doc}\n```\n\n"
+        also = f" and in place: `{op.name}_`" if op.in_place else ""
+        text += f"\n## {op.name}\n\n`{op.name}({', '.join(_shown(p) for p in op.params)})`{also}\n\n```text\n{op.doc}\n```\n\n"
         text += "| parameter | type |\n|---|---|\n" + "".join(f"| `{p.name}` | `{HINTS[p.type].replace('|', chr(92) + '|')}` |\n" for p in op.params)
         tolerance = op.row["tolerance"]
         text += f"\nTolerance float32 {tolerance['float32']:g}, float64 {tolerance['float64']:g}: {op.row['why']}.\n"

@@ -11,12 +11,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 
 PARAM_TYPES = ("Tensor", "Tensor[]", "int", "int?", "int[]", "int[]?", "float", "bool", "dtype", "dtype?")
-KINDS = ("create", "elementwise", "reduce", "row", "view", "join", "product")
-COLUMNS = {"code", "enum", "sig", "kind", "dtype", "shape", "cost", "doc", "example", "oracle", "samples", "tolerance", "why"}
+KINDS = ("create", "elementwise", "reduce", "row", "view", "join", "product", "index")
+COLUMNS = {"code", "enum", "sig", "kind", "dtype", "shape", "cost", "in_place", "data_dependent", "doc", "example", "oracle", "samples", "tolerance", "why"}
 
 # Nodes of a graph that no operator makes.  Their codes live below those of the table.
 PSEUDO_OPS = {"Input": 1, "External": 2, "Constant": 3}
-NODE_KINDS = {"Input": 1, "External": 2, "Constant": 3, "Create": 4, "Elementwise": 5, "Reduce": 6, "Row": 7, "View": 8, "Join": 9, "Product": 10}
+NODE_KINDS = {"Input": 1, "External": 2, "Constant": 3, "Create": 4, "Elementwise": 5, "Reduce": 6, "Row": 7, "View": 8, "Join": 9, "Product": 10, "Index": 11}
 
 
 @dataclass
@@ -58,6 +58,17 @@ class Op:
     def placed(self) -> bool:
         """Whether the caller says where the result is to live."""
         return self.kind == "create"
+
+    @property
+    def in_place(self) -> bool:
+        """Whether there is a form that writes over the first operand; its name has an underscore at the end."""
+        return bool(self.row.get("in_place", False))
+
+
+def in_place_doc(op: Op) -> str:
+    first = op.params[0].name
+    lines = op.doc.splitlines()
+    return f"``{op.name}`` written over {first}: " + lines[0][:1].lower() + lines[0][1:]
 
 
 def camel(name: str) -> str:

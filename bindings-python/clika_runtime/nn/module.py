@@ -32,7 +32,7 @@ class Parameter(Tensor):
         self._handle = ffi.gc(ffi.cast("clikart_tensor*", handle), lib.clikart_tensor_release)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (tensor(self._read()),)
+        return type(self), (tensor(self._read("pickle")),)
 
 
 class Module:

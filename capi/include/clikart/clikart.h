@@ -53,6 +53,21 @@ CLIKART_API clikart_error_kind clikart_error_get_kind(const clikart_error* error
 CLIKART_API const char* clikart_error_message(const clikart_error* error);
 CLIKART_API void clikart_error_release(clikart_error* error);
 
+/* Where the calling thread makes its calls from now on: the text goes into the messages of failures that come late
+ * ("...; called at TAG").  NULL or "" takes it back. */
+CLIKART_API int clikart_set_tag(const char* tag);
+
+/* What the library says outside of any call: failures when they happen (INFO), what a callback threw (ERROR). */
+typedef int32_t clikart_log_level;
+enum { CLIKART_LOG_DEBUG = 10, CLIKART_LOG_INFO = 20, CLIKART_LOG_WARNING = 30, CLIKART_LOG_ERROR = 40 };
+typedef void (*clikart_log_hook)(clikart_log_level level, const char* message, void* user_data);
+/* All messages go to the hook, which any thread may call, with no lock of the library held.  NULL: warnings and errors go
+ * to stderr, as at first.  `destroy` (may be NULL) is called with user_data once, when the hook is called no more, and
+ * also when this call fails. */
+CLIKART_API int clikart_set_log_hook(clikart_log_hook hook, void* user_data, void (*destroy)(void* user_data));
+/* Says something through the hook. */
+CLIKART_API void clikart_log(clikart_log_level level, const char* message);
+
 /* ---- devices and placement -------------------------------------------------------------------------------------- */
 
 /* 1 when the device ("cpu", "cuda:0", ...) can hold tensors here, 0 when not, -1 with an error for a text that names
@@ -60,12 +75,36 @@ CLIKART_API void clikart_error_release(clikart_error* error);
 CLIKART_API int clikart_is_available(const char* device);
 
 /* Where a created tensor is to live.  Set struct_size to sizeof(clikart_placement) and what is not used to NULL.
- * Functions that take one accept NULL: the calling thread's stream on the CPU. */
+ * A stream is used as given.  A bare device means the stream that was set for it (clikart_set_stream), else the calling
+ * thread's.  Functions that take a placement accept NULL: the calling thread's device (clikart_set_device).  Operators
+ * with inputs run on the bare device of these. */
 typedef struct clikart_placement {
     size_t struct_size;
     const char* device;           /* NULL: the stream's device, or "cpu" */
     const clikart_stream* stream; /* NULL: the calling thread's stream for the device */
 } clikart_placement;
+
+/* The stream that work on a bare device goes to now; the caller releases it. */
+CLIKART_API clikart_stream* clikart_resolve(const char* device);
+/* Sets the stream that the calling thread's work on a bare device goes to; NULL: its own again.  `previous` (may be NULL)
+ * receives what was set before, owned by the caller, or NULL. */
+CLIKART_API int clikart_set_stream(const char* device, const clikart_stream* stream, clikart_stream** previous);
+/* Sets the device on which the calling thread makes tensors that have neither inputs nor a placement; NULL: the CPU.
+ * "meta": tensors with shape and dtype and no storage. */
+CLIKART_API int clikart_set_device(const char* device);
+/* As it was set, NULL when it was not. */
+CLIKART_API const char* clikart_get_device(void);
+
+/* What becomes of the calling thread's calls. */
+typedef int32_t clikart_mode;
+enum {
+    CLIKART_MODE_EAGER = 0,   /* they are submitted */
+    CLIKART_MODE_TRACING = 1, /* they are deferred: submitted when somebody reads, waits for or starts what they make */
+    CLIKART_MODE_CAPTURE = 2  /* they become nodes of the graph that is recorded; clikart_capture_begin sets it */
+};
+CLIKART_API clikart_mode clikart_get_mode(void);
+/* Returns the previous mode, or -1 with an error: an unknown mode, or CAPTURE outside of a recording. */
+CLIKART_API clikart_mode clikart_set_mode(clikart_mode mode);
 
 /* ---- tensors ---------------------------------------------------------------------------------------------------- */
 
@@ -81,15 +120,66 @@ CLIKART_API clikart_tensor* clikart_scalar_float(double value);
 CLIKART_API clikart_tensor* clikart_scalar_int(int64_t value);
 CLIKART_API clikart_tensor* clikart_scalar_bool(bool value);
 
-/* Metadata; never waits.  Shape and strides (in elements) have rank entries and live as long as the tensor. */
+/* A tensor over memory of the caller's. */
+typedef struct clikart_borrow {
+    size_t struct_size; /* the caller sets it to sizeof(clikart_borrow) */
+    void* data;         /* the first element, aligned as its type; not NULL unless there are no elements */
+    const int64_t* shape;
+    const int64_t* strides; /* in elements, may be negative; NULL: row-major without gaps */
+    size_t rank;
+    clikart_dtype dtype;
+    bool writable;                    /* false: operators refuse to write there */
+    void (*release)(void* user_data); /* called once, on any thread, when the memory is needed no more; may be NULL */
+    void* user_data;
+    uint64_t token; /* not 0: instead of a call, clikart_take_returned will report it */
+} clikart_borrow;
+/* Nothing is copied: what operators write in place appears in the memory, and what the host writes there is seen by what
+ * runs after it.  The host must not write while work that uses the memory is pending, nor read while such work writes.
+ * On failure NULL, and the memory is not kept. */
+CLIKART_API clikart_tensor* clikart_tensor_borrow(const clikart_borrow* what);
+/* Writes up to `room` tokens of borrowed memory that is needed no more, each once; returns how many. */
+CLIKART_API size_t clikart_take_returned(uint64_t* tokens, size_t room);
+
+/* Metadata; never waits, except for the shape and the number of elements of a result whose size depends on data
+ * (clikart_nonzero): these wait for the operator, and are NULL or -1 with an error when it failed.  Shape and strides (in
+ * elements) have rank entries and live as long as the tensor. */
 CLIKART_API clikart_dtype clikart_tensor_dtype(const clikart_tensor* tensor);
 CLIKART_API size_t clikart_tensor_rank(const clikart_tensor* tensor);
 CLIKART_API const int64_t* clikart_tensor_shape(const clikart_tensor* tensor);
 CLIKART_API const int64_t* clikart_tensor_strides(const clikart_tensor* tensor);
 CLIKART_API int64_t clikart_tensor_numel(const clikart_tensor* tensor);
 CLIKART_API bool clikart_tensor_is_contiguous(const clikart_tensor* tensor);
+/* "cpu", "meta"; static text. */
+CLIKART_API const char* clikart_tensor_device(const clikart_tensor* tensor);
+/* False when asking for the shape would wait. */
+CLIKART_API bool clikart_tensor_size_known(const clikart_tensor* tensor);
+/* False for memory that was borrowed read-only. */
+CLIKART_API bool clikart_tensor_is_writable(const clikart_tensor* tensor);
 /* True for a tensor that only stands for a value, while a graph is recorded. */
 CLIKART_API bool clikart_tensor_is_stand_in(const clikart_tensor* tensor);
+
+/* Where a tensor's value is; never waits. */
+typedef int32_t clikart_status;
+enum {
+    CLIKART_STATUS_UNSCHEDULED = 0, /* nothing computes it: deferred, standing in for a value, or without storage */
+    CLIKART_STATUS_EVALUATED = 1,   /* submitted or computed */
+    CLIKART_STATUS_AVAILABLE = 2    /* born with data */
+};
+/* -1 with an error for NULL. */
+CLIKART_API clikart_status clikart_tensor_status(const clikart_tensor* tensor);
+/* 1 when reading would not wait, 0 when it would, -1 with an error for NULL. */
+CLIKART_API int clikart_tensor_is_ready(const clikart_tensor* tensor);
+/* Submits the deferred calls that the value waits for; does not wait. */
+CLIKART_API int clikart_tensor_start(const clikart_tensor* tensor);
+
+/* Calls `callback` once when the value is there or its computation failed (then with the error, which lives as long as the
+ * call): on a thread of the callback pool, or here and now if that is already so.  The tensor's storage is kept until then.
+ * Callbacks may block, read and submit; they should be short, because they share the pool.  They are registered in order
+ * and may run beside each other.  What is deferred is submitted first.
+ * `destroy` (may be NULL) is called with user_data exactly once, after the callback, or without it: when this call fails.
+ * A process that exits calls what is due first; in the child of a fork, callbacks of the parent are not called. */
+typedef void (*clikart_callback)(const clikart_tensor* tensor, const clikart_error* error, void* user_data);
+CLIKART_API int clikart_tensor_on_complete(const clikart_tensor* tensor, clikart_callback callback, void* user_data, void (*destroy)(void* user_data));
 
 /* Waits at most timeout_ns nanoseconds (negative: as long as it takes) for the value.  1: there; 0: not yet; -1: the
  * operator that makes it, or one it depends on, failed, or the tensor stands in for a value. */
@@ -101,6 +191,9 @@ CLIKART_API int clikart_tensor_wait_writable(const clikart_tensor* tensor, int64
  * tensor.  To write there, clikart_tensor_wait_writable first.  The address of a tensor without elements may be anything
  * but NULL. */
 CLIKART_API void* clikart_tensor_data(const clikart_tensor* tensor);
+/* Copies `from`, broadcast and converted, over the elements of `to`.  Like an operator with an underscore at its end: it
+ * returns at once, and what was called before still sees the old values. */
+CLIKART_API int clikart_copy_(clikart_tensor* to, const clikart_tensor* from);
 /* Waits, then copies all elements in row-major order to `data`, which has room for `bytes` bytes, exactly numel times
  * the element's size. */
 CLIKART_API int clikart_tensor_copy_to(const clikart_tensor* tensor, void* data, size_t bytes);
@@ -109,15 +202,26 @@ CLIKART_API int clikart_tensor_copy_to(const clikart_tensor* tensor, void* data,
 
 /* A new stream: work on it runs in order, beside the work of other streams. */
 CLIKART_API clikart_stream* clikart_stream_create(const char* device);
-/* The calling thread's own stream, on which unplaced operators run. */
+/* The device's synchronous stream: a call on it is over before it returns, and then reports its failure. */
+CLIKART_API clikart_stream* clikart_stream_default(const char* device);
+/* The calling thread's own stream, on which unplaced operators run unless another was set. */
 CLIKART_API clikart_stream* clikart_stream_current(void);
 /* The stream a tensor's operator rode; the calling thread's for a tensor that was born with data.  Two handles name
  * the same stream when they are the same pointer. */
 CLIKART_API clikart_stream* clikart_tensor_stream(const clikart_tensor* tensor);
 CLIKART_API void clikart_stream_retain(const clikart_stream* stream);
 CLIKART_API void clikart_stream_release(clikart_stream* stream);
-/* Waits until all that was submitted is over.  Failures stay with the results they belong to. */
+/* False for NULL. */
+CLIKART_API bool clikart_stream_is_default(const clikart_stream* stream);
+/* "cpu"; static text; NULL for NULL. */
+CLIKART_API const char* clikart_stream_device(const clikart_stream* stream);
+/* Waits until all that was submitted is over.  -1 with the first failure of its work that nobody was told of yet; failures
+ * stay with the results they belong to all the same. */
 CLIKART_API int clikart_stream_synchronize(const clikart_stream* stream);
+/* The same for at most timeout_ns nanoseconds (negative: as long as it takes).  1: over, 0: not yet, -1 as above. */
+CLIKART_API int clikart_stream_wait(const clikart_stream* stream, int64_t timeout_ns);
+/* The same for all streams of a device. */
+CLIKART_API int clikart_device_wait(const char* device, int64_t timeout_ns);
 /* 1 when all that was submitted is over, 0 when not, -1 with an error.  Does not wait. */
 CLIKART_API int clikart_stream_is_idle(const clikart_stream* stream);
 /* Waits until all streams of the process are idle. */
@@ -125,6 +229,10 @@ CLIKART_API void clikart_drain(void);
 /* Waits until what was submitted is over and refuses further work meanwhile, so that the wait ends whatever other threads
  * do.  For hosts that end before the process does. */
 CLIKART_API void clikart_finish(void);
+/* The same for at most timeout_ns nanoseconds; 1: over, 0: not yet. */
+CLIKART_API int clikart_finish_within(int64_t timeout_ns);
+/* All that is queued now fails instead of running; what runs goes on to its end. */
+CLIKART_API void clikart_cancel_queued(void);
 /* Refuses further work and waits for what was submitted.  Happens by itself when the process exits; for hosts that
  * take down what the library needs before that. */
 CLIKART_API void clikart_shutdown(void);
@@ -133,8 +241,20 @@ CLIKART_API void clikart_shutdown(void);
  * operator's failure; returns the previous setting. */
 CLIKART_API bool clikart_set_synchronous(bool synchronous);
 
-/* How many threads compute at most. */
+/* How many threads compute at most: at first CLIKA_NUM_THREADS, or what CPU affinity and control group allow. */
 CLIKART_API int32_t clikart_num_threads(void);
+CLIKART_API int clikart_set_num_threads(int32_t threads);
+
+/* For testing what a program does when an operator fails: after `after` more calls of the operator's kernel, on whatever
+ * thread, the next one fails; a negative number takes it back. */
+CLIKART_API int clikart_fail_kernel(clikart_op_code op, int64_t after);
+
+/* For bindings whose host language finds out where a call was made after it: two counters to look at after each call.
+ * words[0] is not 0 when some thread has calls that wait for clikart_tell_origin, words[1] when clikart_take_returned has
+ * something.  Valid for ever; from the first call of this function on the first is counted. */
+CLIKART_API const int32_t* clikart_attention(void);
+/* Says where the calling thread's calls were made that were queued since it last did. */
+CLIKART_API int clikart_tell_origin(const char* where);
 
 /* ---- graphs ----------------------------------------------------------------------------------------------------- */
 
@@ -189,9 +309,17 @@ CLIKART_API int clikart_archive_save(const char* path, const char* const* names,
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
-/* Bytes of tensor memory: handed out now, and the most at once so far. */
+/* Bytes of tensor memory, scratch memory and packed operands (not memory that is borrowed): handed out now, and the most at
+ * once so far. */
 CLIKART_API int64_t clikart_memory_current(void);
 CLIKART_API int64_t clikart_memory_peak(void);
+/* The peak counts from now on. */
+CLIKART_API void clikart_memory_reset_peak(void);
+/* Bytes kept for reuse. */
+CLIKART_API int64_t clikart_memory_cached(void);
+/* From now on no more than `bytes` are handed out at once: what needs more fails with a memory error, and works again when
+ * there is room.  Negative: no limit.  Returns the previous limit, negative when there was none. */
+CLIKART_API int64_t clikart_memory_set_limit(int64_t bytes);
 /* Returns cached memory to the system. */
 CLIKART_API void clikart_memory_trim(void);
 

@@ -67,6 +67,7 @@ enum {
     CLIKART_OP_SELECT = 63,
     CLIKART_OP_CONCAT = 80,
     CLIKART_OP_MAT_MUL = 90,
+    CLIKART_OP_NONZERO = 140,
 };
 
 /* Kinds of graph nodes. */
@@ -82,6 +83,7 @@ enum {
     CLIKART_NODE_VIEW = 8,
     CLIKART_NODE_JOIN = 9,
     CLIKART_NODE_PRODUCT = 10,
+    CLIKART_NODE_INDEX = 11,
 };
 
 #endif

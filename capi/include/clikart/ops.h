@@ -11,7 +11,9 @@ extern "C" {
 /* Operators.  Each checks shapes and dtypes at once and returns a new handle, which the caller releases, or NULL with the
  * thread's error set; the work itself happens behind the call.  Numbers go in as tensors from clikart_scalar_*.
  * An optional list or number is absent when its pointer is NULL, an optional dtype when it is CLIKART_UNSPECIFIED.
- * Any thread may call them; the arguments are not consumed. */
+ * Any thread may call them; the arguments are not consumed.
+ * A name with an underscore at its end writes the result over the first operand, which must have its shape and a dtype of
+ * its kind, and returns 0, or -1 with the error set; what was called before still sees the old values. */
 
 /* A tensor filled with one value.
  *
@@ -60,6 +62,7 @@ CLIKART_API clikart_tensor* clikart_copy(const clikart_tensor* x);
  * Raises:
  *     ValueError: the shapes do not broadcast. */
 CLIKART_API clikart_tensor* clikart_add(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_add_(clikart_tensor* a, const clikart_tensor* b);
 
 /* a - b.
  *
@@ -71,6 +74,7 @@ CLIKART_API clikart_tensor* clikart_add(const clikart_tensor* a, const clikart_t
  *     ValueError: the shapes do not broadcast.
  *     TypeError: two bools, whose difference has no meaning. */
 CLIKART_API clikart_tensor* clikart_sub(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_sub_(clikart_tensor* a, const clikart_tensor* b);
 
 /* a * b; the logical "and" for two bools.
  *
@@ -81,6 +85,7 @@ CLIKART_API clikart_tensor* clikart_sub(const clikart_tensor* a, const clikart_t
  * Raises:
  *     ValueError: the shapes do not broadcast. */
 CLIKART_API clikart_tensor* clikart_mul(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_mul_(clikart_tensor* a, const clikart_tensor* b);
 
 /* a / b, true division: integers and bools divide as float32.
  *
@@ -91,6 +96,7 @@ CLIKART_API clikart_tensor* clikart_mul(const clikart_tensor* a, const clikart_t
  * Raises:
  *     ValueError: the shapes do not broadcast. */
 CLIKART_API clikart_tensor* clikart_div(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_div_(clikart_tensor* a, const clikart_tensor* b);
 
 /* The larger of a and b, element by element; NaN where either is NaN.
  *
@@ -101,12 +107,14 @@ CLIKART_API clikart_tensor* clikart_div(const clikart_tensor* a, const clikart_t
  * Raises:
  *     ValueError: the shapes do not broadcast. */
 CLIKART_API clikart_tensor* clikart_maximum(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_maximum_(clikart_tensor* a, const clikart_tensor* b);
 
 /* e to the power of x; integers and bools give float32.
  *
  * Args:
  *     x: the tensor. */
 CLIKART_API clikart_tensor* clikart_exp(const clikart_tensor* x);
+CLIKART_API int clikart_exp_(clikart_tensor* x);
 
 /* 0 where x is negative, else x (-0 and NaN included).
  *
@@ -116,12 +124,14 @@ CLIKART_API clikart_tensor* clikart_exp(const clikart_tensor* x);
  * Raises:
  *     TypeError: a bool tensor. */
 CLIKART_API clikart_tensor* clikart_relu(const clikart_tensor* x);
+CLIKART_API int clikart_relu_(clikart_tensor* x);
 
 /* The hyperbolic tangent; integers and bools give float32.
  *
  * Args:
  *     x: the tensor. */
 CLIKART_API clikart_tensor* clikart_tanh(const clikart_tensor* x);
+CLIKART_API int clikart_tanh_(clikart_tensor* x);
 
 /* The absolute value; the smallest integer keeps its sign, as it has no positive twin.
  *
@@ -131,6 +141,7 @@ CLIKART_API clikart_tensor* clikart_tanh(const clikart_tensor* x);
  * Raises:
  *     TypeError: a bool tensor. */
 CLIKART_API clikart_tensor* clikart_abs(const clikart_tensor* x);
+CLIKART_API int clikart_abs_(clikart_tensor* x);
 
 /* The sum along dims.  Integers and bools add up as int64; floats along a tree that depends on the shape alone.
  *
@@ -262,6 +273,17 @@ CLIKART_API clikart_tensor* clikart_concat(const clikart_tensor* const* tensors,
  *     ValueError: a 0-d tensor, inner sizes that differ, or leading sizes that do not broadcast.
  *     TypeError: a number, different dtypes, or bools. */
 CLIKART_API clikart_tensor* clikart_matmul(const clikart_tensor* a, const clikart_tensor* b);
+
+/* The places of the elements that are not zero (NaN is not), in row-major order: one row for each, one column for each
+ * dimension, int64.  How many there are depends on the data: asking for the shape waits for the operator.
+ *
+ * Args:
+ *     x: the tensor.
+ *
+ * Raises:
+ *     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+ *     NotImplementedError: while a graph is recorded. */
+CLIKART_API clikart_tensor* clikart_nonzero(const clikart_tensor* x);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "backends/cpu/kernel.h"
+#include "exec/fork.h"
 #include "exec/shutdown.h"
 
 namespace clikart::cpu {
@@ -122,7 +123,11 @@ struct Hash {
 constexpr size_t kCachedKernels = 512;  // a kernel is some 10 KB of code; a model has a few dozen shapes
 
 std::shared_ptr<const Product> find_or_make(const ProductShape& shape) {
-    static std::mutex& mutex = *new std::mutex;  // guards the cache
+    static std::mutex& mutex = []() -> std::mutex& {  // guards the cache
+        auto& made = *new std::mutex;
+        hold_at_fork(made);
+        return made;
+    }();
     static auto& cache = *new std::unordered_map<ProductShape, std::shared_ptr<const Product>, Hash>;
     {
         std::lock_guard lock(mutex);

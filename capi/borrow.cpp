@@ -1,0 +1,90 @@
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "boundary.h"
+#include "ops/call_site.h"
+
+using namespace clikart;
+
+namespace {
+
+// Tokens of memory that nobody here needs any more.
+std::mutex& mutex = *new std::mutex;  // guards the next; never destroyed, as that
+std::vector<uint64_t>& returned = *new std::vector<uint64_t>;
+
+/// What a lender left behind: a call to make, or a token to report.
+struct Borrowed {
+    void (*release)(void* user_data);
+    void* user_data;
+    uint64_t token;
+};
+
+void give_back(void* context) {
+    const std::unique_ptr<Borrowed> borrowed(static_cast<Borrowed*>(context));
+    if (borrowed->token == 0) {
+        const ErrorPutAside aside;
+        if (borrowed->release) borrowed->release(borrowed->user_data);
+        return;
+    }
+    std::lock_guard lock(mutex);
+    try {
+        returned.push_back(borrowed->token);
+        attention().returned.store(1, std::memory_order_release);
+    } catch (...) {  // no memory for the note: what was lent stays alive
+    }
+}
+
+/// [lowest, highest) of the elements that shape and strides reach, relative to the first.  Throws when they do not fit.
+std::pair<int64_t, int64_t> reach(const Dims& shape, const Dims& strides) {
+    int64_t low = 0, high = 1;
+    for (int d = 0; d < shape.rank(); ++d) {
+        if (shape[d] == 0) return {0, 0};
+        int64_t span, &end = strides[d] < 0 ? low : high;
+        if (__builtin_mul_overflow(strides[d], shape[d] - 1, &span) || __builtin_add_overflow(end, span, &end)) {
+            fail(ErrorKind::Value, "tensor_borrow: shape {} with strides {} reaches further than memory can", to_string(shape), to_string(strides));
+        }
+    }
+    return {low, high};
+}
+
+}  // namespace
+
+clikart_tensor* clikart_tensor_borrow(const clikart_borrow* what) {
+    return guarded([&] {
+        constexpr const char* who = "tensor_borrow";
+        if (!what) fail(ErrorKind::Type, "{}: the description is NULL", who);
+        if (what->struct_size < sizeof(clikart_borrow))
+            fail(ErrorKind::Value, "{}: struct_size is {}, expected {}", who, what->struct_size, sizeof(clikart_borrow));
+        const Dims shape = checked_shape(what->shape, what->rank, who);
+        const auto dtype = static_cast<DType>(what->dtype);
+        const int64_t size = size_of(dtype);  // throws for a code outside the table
+        const Dims strides = what->strides ? Dims(std::span(what->strides, what->rank)) : contiguous_strides(shape);
+        const auto address = reinterpret_cast<uintptr_t>(what->data);
+        if (!what->data && numel(shape) > 0) fail(ErrorKind::Type, "{}: data is NULL", who);
+        if (address % static_cast<size_t>(size) != 0) fail(ErrorKind::Value, "{}: the address {:#x} is not aligned for {}", who, address, name_of(dtype));
+        auto [low, high] = reach(shape, strides);
+        int64_t bytes;
+        if (__builtin_mul_overflow(high - low, size, &bytes) || __builtin_mul_overflow(low, size, &low)) {
+            fail(ErrorKind::Value, "{}: shape {} with strides {} reaches further than memory can", who, to_string(shape), to_string(strides));
+        }
+        auto borrowed = std::make_unique<Borrowed>(Borrowed{what->release, what->user_data, what->token});
+        const auto storage = Storage::borrow(static_cast<char*>(what->data) + low, bytes, Device{}, what->writable, {&give_back, borrowed.get()});
+        auto* const note = borrowed.release();  // the storage's now
+        (void)note;
+        auto tensor = make_ref<Tensor>(dtype, shape, strides, -low / size, storage);
+        tensor->born_with_data = true;
+        return to_handle(std::move(tensor));
+    });
+}
+
+size_t clikart_take_returned(uint64_t* tokens, size_t room) {
+    std::lock_guard lock(mutex);
+    size_t n = 0;
+    while (tokens && n < room && !returned.empty()) {
+        tokens[n++] = returned.back();
+        returned.pop_back();
+    }
+    if (returned.empty()) attention().returned.store(0, std::memory_order_release);
+    return n;
+}

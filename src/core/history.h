@@ -1,0 +1,43 @@
+// What happened to a piece of memory, and what is still to happen: the hazards that order operators.
+#pragma once
+
+#include <mutex>
+
+#include "base/error.h"
+#include "base/small_vector.h"
+#include "core/timeline.h"
+
+namespace clikart {
+
+/// The submission lock.  Guards the histories of all storages, the queues, tokens and tickets of all streams, and the
+/// links between deferred calls; so that the hazards of all that one call touches are looked up and replaced at once.
+/// Nothing of the user's runs under it: what may end with a reference is released after it.
+std::mutex& submission() noexcept;
+
+/// Guarded by the submission lock.
+struct History {
+    SmallVector<Ticket, 1> writes;  // the last write; several where memories that were apart turned out to overlap
+    SmallVector<Ticket, 2> reads;   // who read since
+    Ref<Error> error;               // what spoiled the value
+    // Calls that were recorded and not submitted (see ops/deferred.h): the last that writes (several after an overlap was
+    // found), and those that read since.
+    SmallVector<Ref<Object>, 1> deferred_writes;
+    SmallVector<Object*, 1> deferred_reads;  // not kept alive: a deferred call takes itself off the list
+
+    bool writes_settled() const noexcept;
+    bool reads_settled() const noexcept;
+    /// Makes room, so that record_read() cannot fail.
+    void reserve_read() { reads.reserve(reads.size() + 1); }
+    void record_read(const Ref<Timeline>& stream, uint64_t ticket) noexcept;
+    /// What was there before is forgotten: whoever waits for this write waits for it.
+    void record_write(const Ref<Timeline>& stream, uint64_t ticket) noexcept;
+};
+
+/// The one history of borrowed memories that overlap.
+class SharedHistory final : public Object, public History {
+public:
+    SharedHistory() noexcept : Object(ObjectKind::History) {}
+    int64_t storages = 0;
+};
+
+}  // namespace clikart

@@ -1,0 +1,106 @@
+#include "exec/fork.h"
+
+#include <pthread.h>
+
+#include <vector>
+
+#include "base/log.h"
+#include "core/memory.h"
+#include "exec/parking.h"
+#include "exec/schedule.h"
+#include "exec/stream.h"
+
+namespace clikart {
+
+void Stream::before_fork() noexcept {
+    Schedule& all = Schedule::instance();
+    std::unique_lock lock(submission());
+    all.forking = true;
+    all.nothing_executing.wait(lock, [&] { return all.executing == 0; });
+    lock.release();  // the lock stays taken
+}
+
+void Stream::resume_all() noexcept {
+    Schedule& all = Schedule::instance();
+    all.forking = false;
+    for (Stream* s = all.first_busy; s;) {
+        Stream* const next = s->next_busy_;
+        const bool held = std::exchange(s->held_by_fork_, false);
+        s->schedule();
+        s->mark_idle();
+        if (held) s->release();
+        s = next;
+    }
+}
+
+void Stream::after_fork_parent() noexcept {
+    resume_all();
+    submission().unlock();
+}
+
+void Stream::after_fork_child() noexcept {
+    Schedule& all = Schedule::instance();
+    forget_waiters(all.nothing_unfinished);
+    forget_waiters(all.nothing_executing);
+    // Whoever had a stream in hand, on the way between two works of it, is gone; so are the pool's queue and threads.
+    // A reference for each is lost with them.
+    for (Stream* s = all.first_busy; s; s = s->next_busy_) {
+        s->running_ = false;
+        s->first_callback_ = nullptr;  // the parent calls them
+    }
+    resume_all();
+    submission().unlock();
+}
+
+namespace {
+
+std::mutex& registration = *new std::mutex;  // guards the next
+std::vector<std::mutex*>& held = *new std::vector<std::mutex*>;
+
+// The kernels end first: they need the locks that are taken then.
+void before() {
+    Stream::before_fork();
+    CallbackPool::instance().before_fork();
+    ThreadPool::before_fork();
+    for (ParkingLot& lot : ParkingLot::all()) lot.mutex.lock();
+    registration.lock();
+    for (std::mutex* mutex : held) mutex->lock();
+    lock_memory();
+    lock_log();
+}
+
+void release_locks() {
+    unlock_log();
+    unlock_memory();
+    for (std::mutex* mutex : held) mutex->unlock();
+    registration.unlock();
+    for (ParkingLot& lot : ParkingLot::all()) lot.mutex.unlock();
+}
+
+void after_in_parent() {
+    release_locks();
+    ThreadPool::after_fork_parent();
+    CallbackPool::instance().after_fork_parent();
+    Stream::after_fork_parent();
+}
+
+void after_in_child() {
+    for (ParkingLot& lot : ParkingLot::all()) forget_waiters(lot.moved);
+    release_locks();
+    ThreadPool::after_fork_child();
+    CallbackPool::instance().after_fork_child();
+    Stream::after_fork_child();
+}
+
+}  // namespace
+
+void watch_forks() {
+    pthread_atfork(&before, &after_in_parent, &after_in_child);
+}
+
+void hold_at_fork(std::mutex& mutex) {
+    std::lock_guard lock(registration);
+    held.push_back(&mutex);
+}
+
+}  // namespace clikart

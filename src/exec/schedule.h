@@ -1,0 +1,27 @@
+// The state that all streams share.  Guarded by the submission lock (core/history.h), like everything the streams keep.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+
+namespace clikart {
+
+class Stream;
+
+struct Schedule {
+    static Schedule& instance() noexcept {
+        static auto& schedule = *new Schedule;  // never destroyed: the end of the process waits on it
+        return schedule;
+    }
+
+    int gate_closed = 0;                         // by how many: no more work is taken
+    bool cancelling = false;                     // what is queued fails instead of running
+    uint64_t unfinished = 0;                     // calls submitted and not over, on all streams
+    std::condition_variable nothing_unfinished;  // or cancelled
+    bool forking = false;                        // nothing starts meanwhile
+    uint64_t executing = 0;                      // kernels and host reads under way
+    std::condition_variable nothing_executing;
+    Stream* first_busy = nullptr;  // streams with something queued or running
+};
+
+}  // namespace clikart

@@ -1,0 +1,167 @@
+// The waiting half of Stream: for tickets, for whole streams, and callbacks for who does not want to wait.
+#include <chrono>
+#include <thread>
+
+#include "exec/lane.h"
+#include "exec/parking.h"
+#include "exec/schedule.h"
+#include "exec/spin.h"
+#include "exec/stream.h"
+
+namespace clikart {
+namespace {
+
+// A parked thread takes some 25 us to wake.  Waiting that long awake is worth it; then it parks.
+constexpr int kWaitSpins = 300;
+constexpr int kWaitYields = 100;
+
+}  // namespace
+
+bool Stream::wait_for(uint64_t value, int64_t timeout_ns) {
+    const auto over = [&] { return completed() >= value; };
+    if (over()) return true;
+    if (timeout_ns == 0) return false;
+    ThreadPool::instance().ensure_workers();  // a fork's child has none yet
+    using Clock = std::chrono::steady_clock;
+    constexpr int64_t kForever = int64_t{1} << 60;  // 36 years; more would overflow the clock
+    const bool limited = timeout_ns > 0 && timeout_ns < kForever;
+    const auto deadline = limited ? Clock::now() + std::chrono::nanoseconds(timeout_ns) : Clock::time_point::max();
+    for (int spins = 0; spins < kWaitSpins + kWaitYields; ++spins) {
+        if (over()) return true;
+        if (spins < kWaitSpins) {
+            cpu_relax();
+        } else {
+            if (limited && Clock::now() >= deadline) return false;
+            std::this_thread::yield();  // there are as many workers as cores: let them have this one
+        }
+    }
+    ParkingLot& lot = ParkingLot::of(this);
+    std::unique_lock lock(lot.mutex);
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    bool done = true;
+    if (limited) {
+        done = lot.moved.wait_until(lock, deadline, over);
+    } else {
+        lot.moved.wait(lock, over);
+    }
+    sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+    return done;
+}
+
+bool Stream::idle() const noexcept {
+    std::lock_guard lock(submission());
+    return completed() >= last_ticket_;
+}
+
+void Stream::throw_unreported() {
+    Ref<Error> error;
+    {
+        std::lock_guard lock(submission());
+        error = std::exchange(failure_, nullptr);
+    }
+    if (!error || error->reported()) return;
+    error->report();
+    throw Failure(error);
+}
+
+bool Stream::synchronize(int64_t timeout_ns) {
+    uint64_t last;
+    {
+        std::lock_guard lock(submission());
+        last = last_ticket_;
+    }
+    if (!wait_for(last, timeout_ns)) return false;
+    throw_unreported();
+    return true;
+}
+
+namespace {
+
+/// What is left of a timeout.
+class Deadline {
+public:
+    explicit Deadline(int64_t timeout_ns) noexcept : timeout_ns_(timeout_ns) {}
+    int64_t left() const noexcept {
+        if (timeout_ns_ < 0) return -1;
+        return std::max<int64_t>(0, timeout_ns_ - std::chrono::nanoseconds(std::chrono::steady_clock::now() - start_).count());
+    }
+
+private:
+    const int64_t timeout_ns_;
+    const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+bool Stream::synchronize(Device device, int64_t timeout_ns) {
+    const Deadline deadline(timeout_ns);
+    std::vector<std::pair<Ref<Stream>, uint64_t>> busy;
+    {
+        std::lock_guard lock(submission());
+        for (Stream* s = Schedule::instance().first_busy; s; s = s->next_busy_) {
+            if (s->device_ == device && s->retain_if_alive()) busy.emplace_back(Ref<Stream>::adopt(s), s->last_ticket_);
+        }
+    }
+    for (const auto& [stream, ticket] : busy) {
+        if (!stream->wait_for(ticket, deadline.left())) return false;
+    }
+    for (const auto& entry : busy) entry.first->throw_unreported();
+    return true;
+}
+
+bool Stream::wait(const Ticket& ticket, int64_t timeout_ns) {
+    return ticket.settled() || static_cast<Stream*>(ticket.timeline.get())->wait_for(ticket.value, timeout_ns);
+}
+
+void Stream::look_at(Storage& storage, State& state) {
+    std::lock_guard lock(submission());
+    const History& history = storage.history();
+    for (const Ticket& write : history.writes) {
+        if (!write.settled()) state.open_writes.push_back(write);
+    }
+    state.error = history.error;
+}
+
+std::vector<Ticket> Stream::open_reads(Storage& storage) {
+    std::vector<Ticket> open;
+    std::lock_guard lock(submission());
+    for (const Ticket& read : storage.history().reads) {
+        if (!read.settled()) open.push_back(read);
+    }
+    return open;
+}
+
+void Stream::await_next(Callback* callback) noexcept {
+    auto& awaited = callback->awaited_;
+    for (size_t i = 0; i < awaited.size();) {
+        if (awaited[i].settled()) {
+            awaited.remove_unordered(i);
+        } else {
+            ++i;
+        }
+    }
+    if (awaited.empty()) return CallbackPool::instance().post(callback);
+    auto* const stream = static_cast<Stream*>(awaited[0].timeline.get());
+    // The order of registration, also among those for one ticket.
+    Callback** link = &stream->first_callback_;
+    while (*link) link = &(*link)->next_;
+    callback->next_ = nullptr;
+    *link = callback;
+}
+
+void Stream::call_when_settled(Storage& storage, std::unique_ptr<Callback>& callback) {
+    watch_process();
+    CallbackPool::instance().start();
+    {
+        std::lock_guard lock(submission());
+        if (Schedule::instance().gate_closed) fail(ErrorKind::Error, "on_complete: the runtime is shutting down, no more callbacks are accepted");
+        for (const Ticket& write : storage.history().writes) {
+            if (!write.settled()) callback->awaited_.push_back(write);
+        }
+        if (!callback->awaited_.empty()) return await_next(callback.release());
+    }
+    const std::unique_ptr<Callback> now = std::move(callback);
+    now->call();
+}
+
+}  // namespace clikart

@@ -1,0 +1,208 @@
+#include "ops/deferred.h"
+
+#include <algorithm>
+
+namespace clikart {
+namespace {
+
+/// Guarded by the submission lock, once it is linked.
+class Deferred final : public Chained {
+public:
+    Deferred(std::unique_ptr<Work> work, const Ref<Stream>& stream, const Tensor& output, int self)
+        : Chained(ObjectKind::Deferred),
+          work(std::move(work)),
+          stream(stream),
+          dtype(output.dtype()),
+          shape(output.shape()),
+          strides(output.strides()),
+          offset(output.offset()),
+          self(self),
+          written(&output.storage()) {}
+
+    bool submitted() const noexcept { return !work; }
+    /// The tensor that is written; null when its storage ends at this moment.
+    Ref<Tensor> output() {
+        if (!written->retain_if_alive()) return nullptr;
+        auto tensor = make_ref<Tensor>(dtype, shape, strides, offset, Ref<Storage>::adopt(written));
+        tensor->stream = stream;
+        return tensor;
+    }
+
+    std::unique_ptr<Work> work;  // null once it was submitted
+    const Ref<Stream> stream;
+    const DType dtype;
+    const Dims shape, strides;
+    const int64_t offset;
+    const int self;
+    Storage* const written;  // owns this
+    std::vector<Ref<Deferred>> before;
+
+    /// Takes this off the lists of what its work reads.
+    void unlink_reads(const Work& its) noexcept {
+        for (size_t i = 0; i < its.inputs.size(); ++i) {
+            if (static_cast<int>(i) == self) continue;
+            auto& reads = its.inputs[i]->storage().history().deferred_reads;
+            for (size_t k = 0; k < reads.size();) {
+                if (reads[k] == this) {
+                    reads.remove_unordered(k);
+                } else {
+                    ++k;
+                }
+            }
+        }
+    }
+
+private:
+    ~Deferred() override {
+        if (submitted()) return;
+        std::lock_guard lock(submission());
+        unlink_reads(*work);
+    }
+};
+
+Deferred* as_deferred(Object* object) noexcept {
+    return static_cast<Deferred*>(object);
+}
+
+/// Adds what has to be submitted before; a call that ends at this moment needs no order.
+void need(std::vector<Ref<Deferred>>& before, Object* object) {
+    auto* const deferred = as_deferred(object);
+    for (const auto& known : before) {
+        if (known.get() == deferred) return;
+    }
+    if (deferred->retain_if_alive()) before.push_back(Ref<Deferred>::adopt(deferred));
+}
+
+/// Puts the call on its stream.
+void hand_over(Deferred& deferred, const Ref<Tensor>& output) {
+    Work& work = *deferred.work;  // stays valid until the lock is given up
+    const auto set_self = [&](Ref<Tensor> tensor) {
+        if (deferred.self >= 0) work.inputs[static_cast<size_t>(deferred.self)] = std::move(tensor);
+    };
+    set_self(output);
+    work.outputs.push_back(output);
+    try {
+        deferred.stream->enqueue_locked(deferred.work);
+    } catch (...) {
+        work.outputs.clear();
+        set_self(nullptr);
+        throw;
+    }
+    deferred.unlink_reads(work);
+}
+
+/// Moves a call from a list to where it may end.
+void take(SmallVector<Ref<Object>, 1>& list, const Object* deferred, std::vector<Ref<Object>>& garbage) {
+    for (size_t i = 0; i < list.size();) {
+        if (list[i].get() == deferred) {
+            garbage.push_back(list[i]);
+            list.remove_unordered(i);
+        } else {
+            ++i;
+        }
+    }
+}
+
+constexpr size_t kBatch = 128;  // submitted under one hold of the lock
+
+/// Submits `wanted` and all that comes before them.
+void submit(std::vector<Ref<Deferred>> wanted) {
+    if (wanted.empty()) return;
+    Stream::ready_to_enqueue();
+    // Depth first with a stack of its own; what another thread submitted meanwhile is passed over.
+    std::vector<Ref<Deferred>> stack = std::move(wanted);
+    while (!stack.empty()) {
+        std::vector<Ref<Object>> garbage;  // released after the lock, as all that follows here
+        std::vector<std::unique_ptr<Work>> dropped;
+        Ref<Stream> last;
+        {
+            std::lock_guard lock(submission());
+            for (size_t submitted = 0; !stack.empty() && submitted < kBatch;) {
+                const Ref<Deferred> next = stack.back();
+                garbage.push_back(next);
+                if (next->submitted()) {
+                    stack.pop_back();
+                    continue;
+                }
+                bool ready = true;
+                for (const auto& earlier : next->before) {
+                    if (earlier->submitted()) continue;
+                    stack.push_back(earlier);
+                    ready = false;
+                }
+                if (!ready) continue;
+                const Ref<Tensor> output = next->output();
+                if (output) {
+                    garbage.push_back(output);
+                    hand_over(*next, output);
+                    take(output->storage().history().deferred_writes, next.get(), garbage);
+                } else {
+                    next->unlink_reads(*next->work);
+                    dropped.push_back(std::move(next->work));
+                }
+                for (auto& earlier : next->before) garbage.push_back(std::move(earlier));
+                next->before.clear();
+                last = next->stream;
+                stack.pop_back();
+                ++submitted;
+            }
+        }
+        if (last) last->pace();
+    }
+}
+
+}  // namespace
+
+void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output, int self) {
+    auto deferred = make_ref<Deferred>(std::move(work), stream, output, self);
+    Storage& written = output.storage();
+    std::vector<Ref<Object>> garbage;  // released after the lock
+    std::lock_guard lock(submission());
+    for (const auto& input : deferred->work->inputs) {
+        if (!input) continue;
+        History& history = input->storage().history();
+        for (const auto& write : history.deferred_writes) need(deferred->before, write.get());
+    }
+    History& history = written.history();
+    for (const auto& write : history.deferred_writes) need(deferred->before, write.get());
+    for (Object* read : history.deferred_reads) need(deferred->before, read);
+    for (const auto& input : deferred->work->inputs) {
+        if (!input) continue;
+        input->storage().history().deferred_reads.push_back(deferred.get());
+        input->storage().note_deferred();
+    }
+    for (auto& write : history.deferred_writes) garbage.push_back(std::move(write));
+    history.deferred_writes.clear();
+    history.deferred_reads.clear();
+    history.deferred_writes.push_back(deferred);
+    written.note_deferred();
+}
+
+bool is_deferred(Storage& storage) {
+    if (!storage.may_have_deferred()) return false;
+    std::lock_guard lock(submission());
+    return !storage.history().deferred_writes.empty();
+}
+
+void submit_deferred(Storage& storage) {
+    if (!storage.may_have_deferred()) return;
+    std::vector<Ref<Deferred>> wanted;
+    {
+        std::lock_guard lock(submission());
+        for (const auto& write : storage.history().deferred_writes) need(wanted, write.get());
+    }
+    submit(std::move(wanted));
+}
+
+void submit_deferred_for_writing(Storage& storage) {
+    if (!storage.may_have_deferred()) return;
+    std::vector<Ref<Deferred>> wanted;
+    {
+        std::lock_guard lock(submission());
+        for (const auto& write : storage.history().deferred_writes) need(wanted, write.get());
+        for (Object* read : storage.history().deferred_reads) need(wanted, read);
+    }
+    submit(std::move(wanted));
+}
+
+}  // namespace clikart

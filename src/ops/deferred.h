@@ -1,0 +1,24 @@
+// Calls under tracing: recorded, and submitted when somebody needs what they make (I8).
+//
+// A deferred call is kept alive by the storage it writes, so one whose result nobody can reach any more never runs.  It
+// keeps its inputs alive, and the deferred calls that have to be submitted before it: those that make its inputs, and,
+// where it writes in place, those that still read or write the same memory.
+#pragma once
+
+#include "exec/stream.h"
+
+namespace clikart {
+
+/// Records work for later.  Its outputs, and what it writes in place, must not be among its inputs: `self` says at which
+/// position of the inputs the output is to be put when it is submitted (-1: it is none).
+void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output, int self);
+
+/// Submits the deferred calls that the value of a storage waits for, in an order that keeps what the program said.
+void submit_deferred(Storage& storage);
+/// The same, and those that read it: before something else writes it.
+void submit_deferred_for_writing(Storage& storage);
+
+/// Whether the storage's value waits for a deferred call.
+bool is_deferred(Storage& storage);
+
+}  // namespace clikart
