@@ -1,5 +1,7 @@
 #include "boundary.h"
 
+#include <algorithm>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
@@ -102,4 +104,23 @@ int clikart_set_log_hook(clikart_log_hook hook, void* user_data, void (*destroy)
 
 void clikart_log(clikart_log_level level, const char* message) {
     if (message) log(static_cast<LogLevel>(level), message);
+}
+
+void clikart_log_keep(bool keep) {
+    keep_log(keep);
+}
+
+int clikart_log_next(clikart_log_level* level, char* text, size_t room, int64_t timeout_ns) {
+    return guarded([&] {
+        if (!level || !text || room == 0) fail(ErrorKind::Type, "log_next: there is no room for the message");
+        LogLevel found{};
+        std::string message;
+        const Next next = next_message(found, message, timeout_ns);
+        if (next != Next::Message) return next == Next::Timeout ? 0 : -1;
+        *level = static_cast<clikart_log_level>(found);
+        const size_t n = std::min(room - 1, message.size());
+        std::memcpy(text, message.data(), n);
+        text[n] = 0;
+        return 1;
+    });
 }

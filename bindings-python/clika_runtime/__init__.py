@@ -39,6 +39,7 @@ from .dtype import DType
 from .evaluation import async_eval, eval, synchronize
 from .files import load, save
 from .graph import trace
+from .log import set_log_hook
 from .ops import *  # noqa: F403
 from .ops import __all__ as _operators
 from .scopes import device, eager, meta_init, stream, synchronous, tracing
@@ -113,6 +114,7 @@ __all__ = [  # noqa: PLE0604
     "num_threads",
     "ones",
     "save",
+    "set_log_hook",
     "set_num_threads",
     "stream",
     "synchronize",

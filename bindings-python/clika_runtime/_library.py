@@ -34,7 +34,7 @@ if lib.clikart_version() != _VERSION:
 WAIT_SLICE_NS = 50_000_000
 
 
-def _finish() -> None:
+def finish() -> None:
     """Before the interpreter is taken apart.  Not a shutdown: another interpreter of this process may go on."""
     try:
         while lib.clikart_finish_within(WAIT_SLICE_NS) == 0:
@@ -44,7 +44,7 @@ def _finish() -> None:
         raise
 
 
-atexit.register(_finish)
+atexit.register(finish)
 
 _words = int(ffi.cast("uintptr_t", lib.clikart_attention()))
 #: True while calls wait to be told where they were made.  A ctypes object: its truth is that of the library's memory, which

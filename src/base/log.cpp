@@ -1,8 +1,12 @@
 #include "base/log.h"
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 
 namespace clikart {
 namespace {
@@ -16,8 +20,11 @@ struct Hook {
     }
 };
 
-std::mutex& mutex = *new std::mutex;  // guards the pointer; never destroyed, as the next
+std::mutex& mutex = *new std::mutex;  // guards all that follows; never destroyed, as that
 std::shared_ptr<const Hook>& current = *new std::shared_ptr<const Hook>;
+bool kept = false;
+std::deque<std::pair<LogLevel, std::string>>& messages = *new std::deque<std::pair<LogLevel, std::string>>;
+std::condition_variable& changed = *new std::condition_variable;
 
 }  // namespace
 
@@ -42,6 +49,15 @@ void log(LogLevel level, const std::string& message) noexcept {
     std::shared_ptr<const Hook> hook;
     {
         std::lock_guard lock(mutex);
+        if (kept) {
+            try {
+                messages.emplace_back(level, message);
+                if (messages.size() > kKeptMessages) messages.pop_front();
+                changed.notify_one();
+            } catch (...) {  // no memory to keep it
+            }
+            return;
+        }
         hook = current;
     }
     if (hook) {
@@ -51,10 +67,37 @@ void log(LogLevel level, const std::string& message) noexcept {
     }
 }
 
+void keep_log(bool keep) {
+    std::lock_guard lock(mutex);
+    kept = keep;
+    if (!keep) messages.clear();
+    changed.notify_all();
+}
+
+Next next_message(LogLevel& level, std::string& message, int64_t timeout_ns) {
+    std::unique_lock lock(mutex);
+    const auto over = [] { return !kept || !messages.empty(); };
+    if (timeout_ns < 0) {
+        changed.wait(lock, over);
+    } else if (!changed.wait_for(lock, std::chrono::nanoseconds(timeout_ns), over)) {
+        return Next::Timeout;
+    }
+    if (!kept) return Next::NotKept;
+    level = messages.front().first;
+    message = std::move(messages.front().second);
+    messages.pop_front();
+    return Next::Message;
+}
+
 void lock_log() noexcept {
     mutex.lock();
 }
 void unlock_log() noexcept {
+    mutex.unlock();
+}
+
+void unlock_log_in_child() noexcept {
+    new (&changed) std::condition_variable;
     mutex.unlock();
 }
 

@@ -1,6 +1,8 @@
 // What the library has to say outside of any call: to a hook, or to stderr.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace clikart {
@@ -16,8 +18,17 @@ void set_log_hook(LogHook hook, void* context, void (*destroy)(void*));
 
 void log(LogLevel level, const std::string& message) noexcept;
 
-/// The lock of the hook, for fork.
+/// For hosts that no thread of the library can call: messages are kept for next_message() instead of going to a hook or to
+/// stderr, the last kKeptMessages of them; false ends that, and every wait.
+inline constexpr size_t kKeptMessages = 1000;
+void keep_log(bool keep);
+enum class Next { Message, Timeout, NotKept };
+/// Waits for a message, at most `timeout_ns` nanoseconds (negative: without end).
+Next next_message(LogLevel& level, std::string& message, int64_t timeout_ns);
+
+/// The lock of the hook, for fork; in the child nobody waits.
 void lock_log() noexcept;
 void unlock_log() noexcept;
+void unlock_log_in_child() noexcept;
 
 }  // namespace clikart

@@ -32,6 +32,8 @@ public:
     }
 
 protected:
+    /// Exact only while nobody else can add or drop references.
+    uint32_t references() const noexcept { return count_.load(std::memory_order_acquire); }
     virtual ~Object() = default;
     /// What happens when the last reference is gone.
     virtual void destroy() const noexcept { delete this; }

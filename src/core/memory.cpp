@@ -71,16 +71,20 @@ bool count(int64_t bytes) noexcept {
     do {
         if (bytes > limit.load(std::memory_order_relaxed) - now) return false;
     } while (!in_use.compare_exchange_weak(now, now + bytes, std::memory_order_relaxed));
-    now += bytes;
+    return true;
+}
+
+void note_peak() noexcept {
+    const int64_t now = in_use.load(std::memory_order_relaxed);
     int64_t peak = most_in_use.load(std::memory_order_relaxed);
     while (now > peak && !most_in_use.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
     }
-    return true;
 }
 
 class Pool {
 public:
-    void* allocate(size_t bytes) {
+    /// Null when there is none.
+    void* allocate(size_t bytes) noexcept {
         // What waits for reuse counts towards a limit too, or the process would hold more than it.
         if (const int64_t most = limit.load(std::memory_order_relaxed); most != kNoLimit && in_use.load(std::memory_order_relaxed) > most - cached()) trim();
         void* block = bytes < kLargeBlock ? take_small(class_of(bytes)) : take_large(large_size(bytes));
@@ -88,7 +92,6 @@ public:
             trim();
             block = bytes < kLargeBlock ? take_small(class_of(bytes)) : take_large(large_size(bytes));
         }
-        if (!block) fail(ErrorKind::Memory, "out of memory: {} bytes asked for, {} in use", bytes, memory_use().current);
         return block;
     }
     void give_small(void* block, size_t index) noexcept {
@@ -208,15 +211,17 @@ void* allocate(size_t bytes) {
         if (FreeBlock* cached = cache.lists[index]) {
             cache.lists[index] = cached->next;
             --cache.depth[index];
+            note_peak();
             return cached;
         }
     }
-    try {
-        return pool().allocate(bytes);
-    } catch (...) {
+    void* const block = pool().allocate(bytes);
+    if (!block) {
         in_use.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
-        throw;
+        fail(ErrorKind::Memory, "out of memory: {} bytes asked for, {} in use", bytes, memory_use().current);
     }
+    note_peak();
+    return block;
 }
 
 void deallocate(void* block, size_t bytes) noexcept {

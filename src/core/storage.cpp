@@ -95,6 +95,14 @@ Storage::~Storage() {
     }
 }
 
+void Storage::let_deferred_go() noexcept {
+    SmallVector<Ref<Object>, 1> deferred;  // released after the lock
+    std::lock_guard lock(submission());
+    if (static_cast<int64_t>(references()) - 1 != deferred_references) return;
+    if (shared_ && shared_->storages > 1) return;  // an overlapping one may still be reached
+    take_deferred(history(), deferred);
+}
+
 void Storage::materialize() {
     if (!data_) data_ = allocate(static_cast<size_t>(bytes_));
 }

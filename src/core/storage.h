@@ -44,11 +44,21 @@ public:
 
     /// Guarded by the submission lock.
     History& history() noexcept { return shared_ ? *shared_ : own_; }
+    // Deferred calls (ops/deferred.h).  The storage keeps those alive that write it, as long as anybody but deferred calls
+    // can reach it; or a value that is computed from its own old one would keep itself alive for ever.
     /// Whether calls that touch this memory may be deferred; a hint that needs no lock.  True may mean no.
     bool may_have_deferred() const noexcept { return borrowed_ || deferred_.load(std::memory_order_acquire); }
     void note_deferred() noexcept { deferred_.store(true, std::memory_order_release); }
+    /// The references that deferred calls have, each through a tensor of its own.  Guarded by the submission lock.
+    int64_t deferred_references = 0;
+    /// Called by a tensor that ends, while it still has its reference.
+    void tensor_ends() noexcept {
+        if (deferred_.load(std::memory_order_acquire)) let_deferred_go();
+    }
 
 private:
+    void let_deferred_go() noexcept;
+
     void* data_ = nullptr;
     int64_t bytes_;
     const Device device_;

@@ -53,6 +53,8 @@ public:
     Ref<Object> node;
 
 private:
+    ~Tensor() override { storage_->tensor_ends(); }
+
     const DType dtype_;
     Dims shape_;
     const Dims strides_;

@@ -70,7 +70,6 @@ void before() {
 }
 
 void release_locks() {
-    unlock_log();
     unlock_memory();
     for (std::mutex* mutex : held) mutex->unlock();
     registration.unlock();
@@ -78,6 +77,7 @@ void release_locks() {
 }
 
 void after_in_parent() {
+    unlock_log();
     release_locks();
     ThreadPool::after_fork_parent();
     CallbackPool::instance().after_fork_parent();
@@ -85,6 +85,7 @@ void after_in_parent() {
 }
 
 void after_in_child() {
+    unlock_log_in_child();
     for (ParkingLot& lot : ParkingLot::all()) forget_waiters(lot.moved);
     release_locks();
     ThreadPool::after_fork_child();

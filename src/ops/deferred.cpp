@@ -41,6 +41,7 @@ public:
     void unlink_reads(const Work& its) noexcept {
         for (size_t i = 0; i < its.inputs.size(); ++i) {
             if (static_cast<int>(i) == self) continue;
+            --its.inputs[i]->storage().deferred_references;
             auto& reads = its.inputs[i]->storage().history().deferred_reads;
             for (size_t k = 0; k < reads.size();) {
                 if (reads[k] == this) {
@@ -154,6 +155,9 @@ void submit(std::vector<Ref<Deferred>> wanted) {
 }  // namespace
 
 void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output, int self) {
+    for (auto& input : work->inputs) {
+        if (input) input = make_view(*input, input->shape(), input->strides(), input->offset());  // see Storage
+    }
     auto deferred = make_ref<Deferred>(std::move(work), stream, output, self);
     Storage& written = output.storage();
     std::vector<Ref<Object>> garbage;  // released after the lock
@@ -170,6 +174,7 @@ void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output
         if (!input) continue;
         input->storage().history().deferred_reads.push_back(deferred.get());
         input->storage().note_deferred();
+        ++input->storage().deferred_references;
     }
     for (auto& write : history.deferred_writes) garbage.push_back(std::move(write));
     history.deferred_writes.clear();

@@ -1,8 +1,9 @@
 // Calls under tracing: recorded, and submitted when somebody needs what they make (I8).
 //
-// A deferred call is kept alive by the storage it writes, so one whose result nobody can reach any more never runs.  It
-// keeps its inputs alive, and the deferred calls that have to be submitted before it: those that make its inputs, and,
-// where it writes in place, those that still read or write the same memory.
+// A deferred call is kept alive by the storage it writes, as long as anybody but deferred calls can reach that, and by the
+// deferred calls that come after it; so one whose result nobody can reach any more never runs.  It keeps its inputs alive,
+// and the deferred calls that have to be submitted before it: those that make its inputs, and, where it writes in place,
+// those that still read or write the same memory.
 #pragma once
 
 #include "exec/stream.h"

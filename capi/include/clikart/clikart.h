@@ -65,6 +65,11 @@ typedef void (*clikart_log_hook)(clikart_log_level level, const char* message, v
  * to stderr, as at first.  `destroy` (may be NULL) is called with user_data once, when the hook is called no more, and
  * also when this call fails. */
 CLIKART_API int clikart_set_log_hook(clikart_log_hook hook, void* user_data, void (*destroy)(void* user_data));
+/* For hosts that no foreign thread can call: messages are kept, the last 1,000, for clikart_log_next; false ends that. */
+CLIKART_API void clikart_log_keep(bool keep);
+/* Waits for the next message that was kept, at most timeout_ns nanoseconds (negative: as long as it takes), and copies it,
+ * cut to `room` bytes, zero included.  1: there was one, 0: none in time, -1 without an error: messages are not kept. */
+CLIKART_API int clikart_log_next(clikart_log_level* level, char* text, size_t room, int64_t timeout_ns);
 /* Says something through the hook. */
 CLIKART_API void clikart_log(clikart_log_level level, const char* message);
 

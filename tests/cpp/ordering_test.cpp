@@ -1,0 +1,378 @@
+// The memory and ordering model, below the public API: each test carries the number it has in docs/execution.md.
+// Gates, not sleeps: work that waits until the test lets it go on.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <latch>
+#include <mutex>
+#include <thread>
+
+#include "base/log.h"
+#include "core/memory.h"
+#include "exec/host_read.h"
+#include "exec/schedule.h"
+#include "exec/shutdown.h"
+#include "exec/stream.h"
+#include "ops/call.h"
+#include "ops/settings.h"
+#include "ops/settle.h"
+
+using namespace clikart;
+
+namespace {
+
+/// Something to wait for, and to let go.
+class Gate {
+public:
+    void open() {
+        const std::lock_guard lock(mutex_);
+        open_ = true;
+        changed_.notify_all();
+    }
+    void pass() {
+        std::unique_lock lock(mutex_);
+        ++reached_;
+        changed_.notify_all();
+        changed_.wait(lock, [this] { return open_; });
+    }
+    void wait_until_reached(int times = 1) {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return reached_ >= times; });
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool open_ = false;
+    int reached_ = 0;
+};
+
+constexpr double kLong = 1e9;  // never run on the caller
+
+class TestWork final : public Work {
+public:
+    TestWork(std::function<void()> body, double nanoseconds = kLong) : body_(std::move(body)) { cost = nanoseconds; }
+    TestWork(TestWork&& other) : body_(std::move(other.body_)) {
+        for (auto& input : other.inputs) inputs.push_back(std::move(input));
+        for (auto& output : other.outputs) outputs.push_back(std::move(output));
+        cost = other.cost;
+        in_place = other.in_place;
+    }
+    void run() override { body_(); }
+    const char* name() const noexcept override { return "test"; }
+
+private:
+    std::function<void()> body_;
+};
+
+Ref<Stream> new_stream() {
+    return make_ref<Stream>(Device{});
+}
+
+Ref<Tensor> new_tensor() {
+    return make_tensor(DType::Float32, Dims{16}, Device{});
+}
+
+struct Operands {
+    std::vector<Ref<Tensor>> reads{}, writes{};
+    bool in_place = false;
+};
+
+/// Submits `body`; true when it is still to run.
+bool submit(const Ref<Stream>& stream, const Operands& operands, std::function<void()> body, double nanoseconds = kLong, bool at_once = false) {
+    TestWork work(std::move(body), nanoseconds);
+    for (const auto& t : operands.reads) work.inputs.push_back(t);
+    for (const auto& t : operands.writes) work.outputs.push_back(t);
+    work.in_place = operands.in_place;
+    return stream->submit(std::move(work), at_once);
+}
+
+const std::function<void()> nothing = [] {};
+
+bool raises(const Tensor& tensor) {
+    try {
+        settle(tensor, "test");
+    } catch (const Failure&) {
+        return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+TEST(Ordering, I1_HazardsBelongToTheStorageNotToTheTensor) {
+    const auto writer = new_stream(), reader = new_stream();
+    const auto t = new_tensor();
+    const auto view = make_view(*t, Dims{4}, Dims{2}, 3);
+    EXPECT_EQ(&t->storage(), &view->storage());
+    Gate gate;
+    std::atomic<bool> written{false};
+    submit(writer, {{}, {t}}, [&] {
+        gate.pass();
+        written = true;
+    });
+    std::atomic<bool> in_order{false};
+    submit(reader, {{view}, {new_tensor()}}, [&] { in_order = written.load(); });
+    gate.open();
+    reader->synchronize();
+    EXPECT_TRUE(in_order);
+}
+
+TEST(Ordering, I2_DependenciesPointOnlyToEarlierSubmissions) {
+    // Two streams that read what the other writes, over and over, from two threads: a cycle of waits would hang.
+    const auto a = new_tensor(), b = new_tensor();
+    const Ref<Stream> streams[] = {new_stream(), new_stream()};
+    std::vector<std::thread> threads;
+    std::atomic<int> ran{0};
+    for (int k = 0; k < 2; ++k) {
+        threads.emplace_back([&, k] {
+            for (int i = 0; i < 2000; ++i) submit(streams[k], {{k ? a : b}, {k ? b : a}, true}, [&] { ++ran; });
+        });
+    }
+    for (auto& thread : threads) thread.join();
+    for (const auto& stream : streams) stream->synchronize();
+    EXPECT_EQ(ran, 4000);
+}
+
+TEST(Ordering, I3_TicketOrderAndTheCounterOnEveryOutcome) {
+    const auto stream = new_stream();
+    Gate gate;
+    std::vector<int> order;
+    submit(stream, {{}, {new_tensor()}}, [&] { gate.pass(); });
+    for (int i = 0; i < 50; ++i) {
+        submit(stream, {{}, {new_tensor()}}, [&, i] {
+            order.push_back(i);  // one at a time: no lock needed, and the sanitizer agrees
+            if (i % 3 == 0) fail(ErrorKind::Value, "on command");
+        });
+    }
+    EXPECT_FALSE(stream->idle());
+    EXPECT_EQ(stream->completed(), 0u);
+    gate.open();
+    EXPECT_THROW(stream->synchronize(), Failure);
+    EXPECT_TRUE(stream->idle());
+    EXPECT_EQ(stream->completed(), 51u);
+    for (int i = 0; i < 50; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
+    // Cancelled work counts too.
+    Gate second;
+    submit(stream, {{}, {new_tensor()}}, [&] { second.pass(); });
+    const auto cancelled = new_tensor();
+    bool ran = false;
+    submit(stream, {{}, {cancelled}}, [&] { ran = true; });
+    second.wait_until_reached();
+    cancel_queued();
+    second.open();
+    EXPECT_THROW(stream->synchronize(), Failure);
+    EXPECT_EQ(stream->completed(), 53u);
+    EXPECT_FALSE(ran);
+    EXPECT_TRUE(raises(*cancelled));
+}
+
+TEST(Ordering, I4_TheCallerRunsOnlyWithAnIdleStreamAndSettledHazards) {
+    const auto stream = new_stream(), other = new_stream();
+    const auto t = new_tensor();
+    std::thread::id where;
+    const auto tiny = [&](const Operands& operands) { return submit(stream, operands, [&] { where = std::this_thread::get_id(); }, 1); };
+    EXPECT_FALSE(tiny({{}, {new_tensor()}}));
+    EXPECT_EQ(where, std::this_thread::get_id());
+    Gate reading;
+    submit(other, {{}, {t}}, nothing);
+    submit(other, {{t}, {new_tensor()}}, [&] { reading.pass(); });
+    reading.wait_until_reached();
+    EXPECT_FALSE(tiny({{t}, {new_tensor()}}));  // a read beside a read
+    EXPECT_TRUE(tiny({{}, {t}, true}));         // a write behind an open read is queued
+    EXPECT_TRUE(tiny({{}, {new_tensor()}}));    // and what comes after it on the stream
+    reading.open();
+    stream->synchronize();
+    EXPECT_NE(where, std::this_thread::get_id());
+    // A failure on the caller is stored like a late one.
+    const auto bad = new_tensor();
+    EXPECT_NO_THROW(submit(stream, {{}, {bad}}, [] { fail(ErrorKind::Value, "on command"); }, 1));
+    EXPECT_TRUE(raises(*bad));
+}
+
+TEST(Ordering, I5_WaitsWithATimeoutRunNothingAndLoopsTakeOnlyTheirOwn) {
+    const auto stream = new_stream();
+    Gate gate;
+    std::atomic<bool> on_waiter{false};
+    const auto me = std::this_thread::get_id();
+    submit(stream, {{}, {new_tensor()}}, [&] { gate.pass(); });
+    submit(stream, {{}, {new_tensor()}}, [&] { on_waiter = std::this_thread::get_id() == me; });
+    EXPECT_FALSE(stream->synchronize(1'000'000));
+    gate.open();
+    stream->synchronize();
+    EXPECT_FALSE(on_waiter);
+    // A worker that waits for helpers of its loop takes no other stream's work meanwhile: the loops of saturated workers,
+    // each with a loop inside, come to an end.
+    std::vector<Ref<Stream>> streams;
+    std::atomic<int64_t> pieces{0};
+    for (int i = 0; i < 8; ++i) {
+        streams.push_back(new_stream());
+        submit(streams.back(), {{}, {new_tensor()}},
+               [&] { ThreadPool::instance().parallel_for(16, [&](int64_t) { ThreadPool::instance().parallel_for(4, [&](int64_t) { ++pieces; }); }); });
+    }
+    for (const auto& s : streams) s->synchronize();
+    EXPECT_EQ(pieces, 8 * 16 * 4);
+}
+
+TEST(Ordering, I6_PendingWorkOwnsItsStoragesAndLimitsCountUnfinishedWork) {
+    const int64_t before = memory_use().current;
+    auto stream = new_stream();
+    Gate gate;
+    {
+        auto t = new_tensor();
+        t->storage().materialize();
+        submit(stream, {{t}, {new_tensor()}}, [&] { gate.pass(); });
+    }
+    gate.wait_until_reached();
+    EXPECT_GE(memory_use().current, before + 64);
+    Stream* const raw = stream.get();
+    Ref<Stream> waiting = stream;
+    stream = nullptr;  // the work keeps the stream too
+    gate.open();
+    waiting->synchronize();
+    EXPECT_TRUE(raw->idle());
+    EXPECT_EQ(memory_use().current, before);
+    // A caller is held up a while at the limit, never for good, and workers and callbacks are not.
+    Gate second;
+    submit(waiting, {{}, {new_tensor()}}, [&] { second.pass(); });
+    for (int i = 0; i < 258; ++i) submit(waiting, {{}, {new_tensor()}}, nothing);  // the last two wait 50 ms each
+    second.open();
+    waiting->synchronize();
+}
+
+TEST(Ordering, I7_HostReadsHoldOffWriters) {
+    const auto t = new_tensor();
+    const auto stream = new_stream();
+    submit(stream, {{}, {t}}, nothing, 1, true);
+    std::atomic<bool> written{false};
+    {
+        Storage* const storages[] = {&t->storage()};
+        const HostRead reading(storages);
+        EXPECT_TRUE(submit(stream, {{}, {t}, true}, [&] { written = true; }, 1));  // tiny, and queued all the same
+        EXPECT_FALSE(stream->synchronize(1'000'000));
+        EXPECT_FALSE(written);
+    }
+    stream->synchronize();
+    EXPECT_TRUE(written);
+    // What spoiled the value is raised instead of read.
+    submit(stream, {{}, {t}, true}, [] { fail(ErrorKind::Value, "on command"); });
+    stream->synchronize(0);
+    Storage* const storages[] = {&t->storage()};
+    EXPECT_THROW(HostRead reading(storages), Failure);
+}
+
+TEST(Ordering, I8_ADeferredCallIsSubmittedOnceAndBeforeAConflict) {
+    const auto source = scalar(1.0);
+    const auto t = scalar_as(*source, DType::Float32);
+    Tensor* const one[] = {t.get(), t.get()};
+    set_thread_mode(Mode::Tracing);
+    const auto sum = call(OpCode::Add, one, Attributes{});
+    set_thread_mode(Mode::Eager);
+    EXPECT_EQ(status_of(*sum), Status::Unscheduled);
+    std::vector<std::thread> threads;
+    fail_kernel(OpCode::Add, 1);  // a second run of the call would fail
+    for (int i = 0; i < 4; ++i) threads.emplace_back([&] { settle(*sum, "test"); });
+    for (auto& thread : threads) thread.join();
+    fail_kernel(OpCode::Add, -1);
+    EXPECT_EQ(*static_cast<const float*>(sum->data()), 2);
+}
+
+TEST(Ordering, I9_AFailurePoisonsWhatDependsOnItWithOneError) {
+    const auto stream = new_stream(), other = new_stream();
+    const auto bad = new_tensor(), after = new_tensor(), unrelated = new_tensor();
+    bool ran = false;
+    submit(stream, {{}, {bad}}, [] { fail(ErrorKind::Index, "on command"); });
+    submit(other, {{bad}, {after}}, [&] { ran = true; });
+    submit(other, {{}, {unrelated}}, nothing);
+    EXPECT_TRUE(raises(*after) && raises(*bad) && raises(*bad));
+    EXPECT_FALSE(ran || raises(*unrelated));
+    Stream::State first, second;
+    Stream::look_at(bad->storage(), first);
+    Stream::look_at(after->storage(), second);
+    EXPECT_EQ(first.error, second.error);
+    EXPECT_EQ(first.error->kind(), ErrorKind::Index);
+    EXPECT_EQ(first.error->message(), "test: on command (from  to float32 [16])");
+    EXPECT_NO_THROW(stream->synchronize());  // it was told
+    submit(stream, {{}, {bad}, true}, nothing);
+    EXPECT_FALSE(raises(*bad));  // overwritten as a whole
+    EXPECT_TRUE(raises(*after));
+}
+
+TEST(Ordering, I10_UserCodeRunsWithNoLockHeld) {
+    // A log hook and a lender's function that use the runtime would hang under any lock of it.
+    std::atomic<int> heard{0};
+    const auto stream = new_stream();
+    set_log_hook(
+        [](LogLevel, const char*, void* context) {
+            ++*static_cast<std::atomic<int>*>(context);
+            submit(Stream::lane(), {{}, {new_tensor()}}, nothing, 1);
+        },
+        &heard, nullptr);
+    submit(stream, {{}, {new_tensor()}}, [] { fail(ErrorKind::Value, "late"); });
+    submit(stream, {{}, {new_tensor()}}, [] { fail(ErrorKind::Value, "at once"); }, 1, true);
+    EXPECT_THROW(stream->synchronize(), Failure);
+    drain_streams();
+    set_log_hook(nullptr, nullptr, nullptr);
+    EXPECT_EQ(heard, 2);
+    std::latch given_back(1);
+    alignas(64) static float memory[16];
+    {
+        const Lender lender{[](void* latch) {
+                                submit(Stream::lane(), {{}, {new_tensor()}}, nothing, 1);
+                                static_cast<std::latch*>(latch)->count_down();
+                            },
+                            &given_back};
+        const auto t = make_ref<Tensor>(DType::Float32, Dims{16}, Dims{1}, 0, Storage::borrow(memory, sizeof memory, Device{}, true, lender));
+        submit(stream, {{t}, {new_tensor()}}, nothing);  // the worker drops the last reference
+    }
+    given_back.wait();
+}
+
+TEST(Ordering, I12_TheGateClosesAndOpens) {
+    Gate gate;
+    const auto stream = new_stream();
+    submit(stream, {{}, {new_tensor()}}, [&] { gate.pass(); });
+    EXPECT_FALSE(finish_work(1'000'000));  // not over, and open again
+    EXPECT_NO_THROW(submit(stream, {{}, {new_tensor()}}, nothing));
+    gate.open();
+    EXPECT_TRUE(finish_work());
+}
+
+TEST(Ordering, MemoryIsTakenAtTheStart) {
+    const int64_t before = memory_use().current;
+    const auto stream = new_stream();
+    Gate gate;
+    submit(stream, {{}, {new_tensor()}}, [&] { gate.pass(); });
+    gate.wait_until_reached();
+    std::vector<Ref<Tensor>> results;
+    for (int i = 0; i < 100; ++i) {
+        results.push_back(make_tensor(DType::Float32, Dims{1 << 20}, Device{}));
+        submit(stream, {{}, {results.back()}}, nothing);
+    }
+    EXPECT_LE(memory_use().current, before + 64);
+    results.clear();
+    gate.open();
+    stream->synchronize();
+    EXPECT_EQ(memory_use().current, before);
+}
+
+TEST(Ordering, ALimitFailsTypedAndIsUsableAfter) {
+    const int64_t before = memory_use().current;
+    trim_memory();
+    set_memory_limit(before + (int64_t{8} << 20));
+    const auto stream = new_stream();
+    const auto big = make_tensor(DType::Float32, Dims{4 << 20}, Device{}), small = make_tensor(DType::Float32, Dims{1 << 20}, Device{});
+    submit(stream, {{}, {big}}, nothing);
+    submit(stream, {{}, {small}}, nothing);
+    try {
+        settle(*big, "test");
+        ADD_FAILURE();
+    } catch (const Failure& failure) {
+        EXPECT_EQ(failure.error()->kind(), ErrorKind::Memory);
+    }
+    EXPECT_FALSE(raises(*small));
+    EXPECT_LE(memory_use().peak, std::max(memory_use().peak, before + (int64_t{8} << 20)));
+    set_memory_limit(INT64_MAX);
+}
