@@ -53,6 +53,19 @@ origins = ctypes.c_int32.from_address(_words)
 #: True while borrowed memory that is needed no more waits to be let go.
 returned = ctypes.c_int32.from_address(_words + 4)
 
+#: Python objects whose memory tensors, or work under way, may still use, by token.  The library reports by token what it
+#: needs no more: that may be on any of its threads, at any time, where no Python can run.
+lent: dict[int, Any] = {}
+
+
+def let_go() -> None:
+    """Gives up what was lent and is needed no more."""
+    tokens = ffi.new("uint64_t[64]")
+    while count := lib.clikart_take_returned(tokens, 64):
+        for i in range(count):
+            lent.pop(tokens[i], None)
+
+
 _PACKAGE = os.path.dirname(__file__) + os.sep
 
 

@@ -6,24 +6,13 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from ._enums import BY_NUMPY_NAME, ClikaRTTypeError, ClikaRTValueError
-from ._library import NULL, ffi, lib, returned
+from ._library import NULL, ffi, lent, let_go, lib, returned
 from .tensor import Tensor, wrap
 
 if TYPE_CHECKING:
     import numpy as np
 
-# Arrays whose memory tensors, or work under way, may still use.  The library reports when that is over by token: it may be
-# on any of its threads, at any time, where no Python can run.
-_lent: dict[int, Any] = {}
 _tokens = itertools.count(1)
-
-
-def let_go() -> None:
-    """Gives up arrays that are needed no more."""
-    tokens = ffi.new("uint64_t[64]")
-    while count := lib.clikart_take_returned(tokens, 64):
-        for i in range(count):
-            _lent.pop(tokens[i], None)
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
@@ -55,9 +44,9 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     what.data = ffi.cast("void*", array.__array_interface__["data"][0] if array.size else 0)
     what.shape, what.strides, what.rank = shape, strides if array.size else NULL, array.ndim
     what.dtype, what.writable, what.token = dtype.code, array.flags.writeable, token
-    _lent[token] = array
+    lent[token] = array
     try:
         return wrap(lib.clikart_tensor_borrow(what))
     except BaseException:
-        del _lent[token]
+        del lent[token]
         raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import traceback
 from collections.abc import Callable
 
 from ._enums import ClikaRTTypeError
@@ -13,9 +14,63 @@ from ._library import ffi, finish, lib, text
 #: Takes the level (those of ``logging``: 10 debug, 20 info, 30 warning, 40 error) and the message.
 LogHook = Callable[[int, str], object]
 
-_hook: LogHook | None = None
-_thread: threading.Thread | None = None
-_lock = threading.Lock()  # guards the two above
+
+class _Pump:
+    """Carries messages to the hook on a Python thread.
+
+    No thread of the library ever runs Python: this one waits inside of the library, without the interpreter's lock.
+    """
+
+    def __init__(self) -> None:
+        self.hook: LogHook | None = None
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """The child of a fork has none of its parent's threads."""
+        self.lock = threading.Lock()  # guards the two others
+        self.thread: threading.Thread | None = None
+        if self.hook is not None:
+            self.set(self.hook)
+
+    def set(self, hook: LogHook | None) -> None:
+        with self.lock:
+            self.hook = hook
+            lib.clikart_log_keep(hook is not None)
+            if hook is not None and (self.thread is None or not self.thread.is_alive()):
+                self.thread = threading.Thread(target=self.run, name="clika_runtime log", daemon=True)
+                self.thread.start()
+        if hook is None:
+            self.join()
+
+    def run(self) -> None:
+        level, room = ffi.new("clikart_log_level*"), ffi.new("char[]", 8192)
+        while lib.clikart_log_next(level, room, len(room), -1) == 1:
+            hook = self.hook
+            if hook is None:
+                return
+            try:
+                hook(level[0], text(room))
+            except Exception:  # as logging does: who reports failures must not make any
+                traceback.print_exc()
+
+    def join(self) -> None:
+        if self.thread is not None and self.thread is not threading.current_thread():
+            self.thread.join(5)
+
+    def end(self) -> None:
+        """Before the interpreter is taken apart, which no thread may see from inside of a call; after the last work."""
+        if self.thread is None:
+            return
+        try:
+            finish()
+        finally:
+            lib.clikart_log_keep(False)
+            self.join()
+
+
+_pump = _Pump()
+atexit.register(_pump.end)
+os.register_at_fork(after_in_child=_pump.after_fork)
 
 
 def set_log_hook(hook: LogHook | None) -> None:
@@ -26,63 +81,6 @@ def set_log_hook(hook: LogHook | None) -> None:
         >>> crt.set_log_hook(lambda level, message: logging.getLogger("clika_runtime").log(level, message))
         >>> crt.set_log_hook(None)
     """
-    global _hook
     if hook is not None and not callable(hook):
         raise ClikaRTTypeError(f"set_log_hook: expected something that can be called, got {type(hook).__name__}")
-    with _lock:
-        _hook = hook
-        lib.clikart_log_keep(hook is not None)
-        if hook is not None:
-            _start()
-    if hook is None:
-        _join()
-
-
-def _start() -> None:
-    global _thread
-    if _thread is None or not _thread.is_alive():
-        _thread = threading.Thread(target=_pump, name="clika_runtime log", daemon=True)
-        _thread.start()
-
-
-def _pump() -> None:
-    # No thread of the library ever runs Python: this one waits inside of the library, without the interpreter's lock.
-    level, room = ffi.new("clikart_log_level*"), ffi.new("char[]", 8192)
-    while lib.clikart_log_next(level, room, len(room), -1) == 1:
-        hook = _hook
-        if hook is None:
-            return
-        try:
-            hook(level[0], text(room))
-        except Exception:  # as logging does: who reports failures must not make any
-            import traceback
-
-            traceback.print_exc()
-
-
-def _join() -> None:
-    thread = _thread
-    if thread is not None and thread is not threading.current_thread():
-        thread.join(5)
-
-
-def _end() -> None:
-    """Before the interpreter is taken apart, which no thread may see from inside of a call; after the last work."""
-    try:
-        finish()
-    finally:
-        lib.clikart_log_keep(False)
-    _join()
-
-
-def _restart() -> None:
-    """In the child of a fork, which has none of its parent's threads."""
-    global _thread, _lock
-    _lock = threading.Lock()
-    _thread = None
-    if _hook is not None:
-        _start()
-
-
-atexit.register(_end)
-os.register_at_fork(after_in_child=_restart)
+    _pump.set(hook)

@@ -6,12 +6,13 @@ from __future__ import annotations
 from operator import index
 
 from ._enums import ClikaRTValueError
-from ._library import lib, returned
+from ._library import let_go, lib, returned
 
 
 def current() -> int:
     """Bytes that are handed out now."""
-    _let_go()
+    if returned:
+        let_go()
     value: int = lib.clikart_memory_current()
     return value
 
@@ -35,7 +36,8 @@ def cached() -> int:
 
 def trim() -> None:
     """Returns memory that is kept for reuse to the system."""
-    _let_go()
+    if returned:
+        let_go()
     lib.clikart_memory_trim()
 
 
@@ -53,10 +55,3 @@ def set_limit(limit: int | None) -> int | None:
         raise ClikaRTValueError(f"set_limit: a limit is not negative, got {limit}")
     before: int = lib.clikart_memory_set_limit(-1 if limit is None else index(limit))
     return None if before < 0 else before
-
-
-def _let_go() -> None:
-    if returned:
-        from .borrow import let_go
-
-        let_go()

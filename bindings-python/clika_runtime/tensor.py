@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._enums import BY_NUMPY_NAME, ClikaRTError, ClikaRTNotImplementedError, ClikaRTRuntimeError, ClikaRTTypeError, bfloat16
-from ._library import WAIT_SLICE_NS, attend, check, check_pointer, ffi, lib, origins, raise_error, returned, text, wait
+from ._library import WAIT_SLICE_NS, attend, check, check_pointer, ffi, let_go, lib, origins, raise_error, returned, text, wait
 from .devices import Device
 from .dtype import DType
 from .scopes import apply, scoped
@@ -25,12 +25,6 @@ _release = lib.clikart_tensor_release
 #: Where the elements of a small read lie: struct's codes of those it knows.
 _CODES = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float16": "e", "float32": "f", "float64": "d"}
 _CODES |= {f"u{name}": code.upper() for name, code in _CODES.items() if name.startswith("int")}
-
-
-def _let_go() -> None:
-    from .borrow import let_go
-
-    let_go()
 
 
 class Size(tuple[int, ...]):
@@ -120,7 +114,7 @@ class Tensor:
             return
         _release(handle)
         if returned:
-            _let_go()
+            let_go()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return tensor, (self._read("pickle"),)

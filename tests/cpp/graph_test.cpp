@@ -82,7 +82,7 @@ TEST(Graph, ALongChainIsReleasedWithoutRecursion) {
     EXPECT_EQ(graph.nodes().size(), 300'001u);
 }
 
-TEST(Graph, RunsFromManyThreads) {
+TEST(Graph, I11_RunsFromManyThreadsAreIndependent) {
     const Tensor w = ops::full({32, 32}, 1.0 / 32);
     const auto graph = graph::trace([&](const Tensors& in) { return Tensors{ops::sum(ops::matmul(in[0], w))}; }, {w});
     std::vector<std::thread> threads;

@@ -1,6 +1,7 @@
 """What the documentation shows runs: README code blocks, examples, docstrings."""
 
 import doctest
+import logging
 import re
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import clika_runtime as crt
-from clika_runtime import ops
+from clika_runtime import log, ops
 from conftest import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -68,8 +69,22 @@ def test_digits_in_three_languages(tmp_path):
         assert refused.returncode == 1 and "cannot be opened" in refused.stderr
 
 
+def test_async_examples(tmp_path):
+    """Each checks what it says; the chapters are those of the page on asynchronous execution, and more."""
+    assert output(sys.executable, ROOT / "examples/python/async.py").count("\n== ") == 10
+    assert output(compiled(ROOT / "examples/cpp/async.cpp", tmp_path / "async")).count("\n== ") == 8
+
+
+def test_the_model_has_a_test_for_each_number():
+    tests = "".join(path.read_text() for path in (ROOT / "tests/cpp").glob("*.cpp"))
+    for number in re.findall(r"\*\*I(\d+)\. ", (ROOT / "docs/execution.md").read_text()):
+        assert f"I{number}_" in tests, number
+
+
 def test_docstring_examples():
     results = doctest.testmod(ops, extraglobs={"crt": crt})
     assert results.attempted >= len(ops.__all__) and results.failed == 0
+    results = doctest.testmod(log, extraglobs={"crt": crt, "logging": logging})
+    assert results.attempted == 2 and results.failed == 0
     for name in crt.__all__:
         assert getattr(crt, name).__doc__ is not None or not callable(getattr(crt, name)), name

@@ -21,7 +21,7 @@ def run(code, timeout=60, **environment):
     command = [sys.executable, "-c", textwrap.dedent(code)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=os.environ | environment, check=False)
     assert done.returncode == 0, (done.returncode, done.stderr)
-    assert done.stderr == ""
+    assert done.stderr == "", done.stderr
     return done.stdout
 
 
@@ -63,12 +63,21 @@ def here():
 
 
 def in_thread(fn, *args):
-    """What a function returns in a thread of its own, which is over then."""
-    results = []
-    thread = threading.Thread(target=lambda: results.append(fn(*args)), daemon=True)
+    """What a function returns, or raises, in a thread of its own, which is over then."""
+    results, errors = [], []
+
+    def work():
+        try:
+            results.append(fn(*args))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(60)
     assert not thread.is_alive(), "the thread hangs"
+    if errors:
+        raise errors[0]
     return results[0]
 
 
