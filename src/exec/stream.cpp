@@ -215,6 +215,10 @@ void Stream::mark_idle() noexcept {
 }
 
 void Stream::run() noexcept {
+    run_until(UINT64_MAX);
+}
+
+void Stream::run_until(uint64_t last) noexcept {
     const Ref<Stream> self = Ref<Stream>::adopt(this);
     uint64_t done = 0;  // tickets begin at 1
     int64_t bytes = 0;
@@ -226,9 +230,9 @@ void Stream::run() noexcept {
             Schedule& all = Schedule::instance();
             if (done) release_waiters(done);
             bytes_in_flight_ -= std::exchange(bytes, 0);
-            if (!first_ || all.forking || !head_is_ready()) {
+            if (!first_ || all.forking || done >= last || !head_is_ready()) {
                 running_ = false;
-                if (all.forking) schedule();
+                schedule();
                 mark_idle();
             } else {
                 work.reset(first_);

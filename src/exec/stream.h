@@ -113,6 +113,7 @@ private:
     void finish_on_caller(uint64_t ticket, const Ref<Error>& failed) noexcept;
     Ref<Error> execute(Work& work, bool on_caller) noexcept;
     void run() noexcept override;
+    void run_until(uint64_t last) noexcept;
     bool head_is_ready() noexcept;
     void schedule() noexcept;
     void mark_busy() noexcept;

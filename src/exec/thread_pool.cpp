@@ -116,6 +116,20 @@ void ThreadPool::enqueue(Runnable& work) noexcept {
     if (parked_ > 0) wake_.notify_one();
 }
 
+bool ThreadPool::take(Runnable& work) noexcept {
+    if (!has_work()) return false;
+    std::lock_guard lock(mutex_);
+    Runnable* before = nullptr;
+    for (Runnable* r = first_; r; before = r, r = r->next_) {
+        if (r != &work) continue;
+        (before ? before->next_ : first_) = r->next_;
+        if (last_ == r) last_ = before;
+        pending_.fetch_sub(1, std::memory_order_relaxed);
+        return true;
+    }
+    return false;
+}
+
 ThreadPool::Loop* ThreadPool::joinable_loop() noexcept {
     for (Loop* loop : loops_) {
         if (loop->helpers_wanted > 0 && loop->next.load(std::memory_order_relaxed) < loop->pieces) return loop;

@@ -49,6 +49,9 @@ public:
     /// Queues `work`, which must stay valid until it ran and is not queued already.  A worker calls run().
     void enqueue(Runnable& work) noexcept;
 
+    /// Takes `work` back from the queue, to be run by the caller; false when a worker has it, or it was never queued.
+    bool take(Runnable& work) noexcept;
+
     /// Calls body(context, i) for every i in [0, pieces) and returns when all are done.  The caller takes part.
     /// Called from inside a loop's body it runs the pieces one after the other.
     /// The first exception of a body is rethrown here; the pieces not yet taken are then dropped.

@@ -22,6 +22,12 @@ bool Stream::wait_for(uint64_t value, int64_t timeout_ns) {
     if (over()) return true;
     if (timeout_ns == 0) return false;
     ThreadPool::instance().ensure_workers();  // a fork's child has none yet
+    // Who waits without a timeout computes instead, where no worker took the stream yet: that saves the worker's wake-up.
+    // Only this stream, and only as far as is waited for (I5).
+    if (timeout_ns < 0 && ThreadPool::instance().take(*this)) {
+        run_until(value);
+        if (over()) return true;
+    }
     using Clock = std::chrono::steady_clock;
     constexpr int64_t kForever = int64_t{1} << 60;  // 36 years; more would overflow the clock
     const bool limited = timeout_ns > 0 && timeout_ns < kForever;

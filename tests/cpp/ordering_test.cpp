@@ -192,6 +192,33 @@ TEST(Ordering, I4_TheCallerRunsOnlyWithAnIdleStreamAndSettledHazards) {
     EXPECT_TRUE(raises(*bad));
 }
 
+TEST(Ordering, I5_AWaiterHelpsOnlyWithWhatItsTargetNeeds) {
+    // All workers are taken, so what a wait without a timeout needs can only run on the waiter.
+    ThreadPool& pool = ThreadPool::instance();
+    Gate gate;
+    std::vector<Ref<Stream>> taken;
+    for (int i = 0; i < pool.threads(); ++i) {
+        taken.push_back(new_stream());
+        submit(taken.back(), {{}, {new_tensor()}}, [&] { gate.pass(); });
+    }
+    gate.wait_until_reached(pool.threads());
+    const auto stream = new_stream(), other = new_stream();
+    const auto target = new_tensor();
+    std::vector<std::thread::id> ran;
+    bool later = false, unrelated = false;
+    submit(other, {{}, {new_tensor()}}, [&] { unrelated = true; });
+    submit(stream, {{}, {new_tensor()}}, [&] { ran.push_back(std::this_thread::get_id()); });
+    submit(stream, {{}, {target}}, [&] { ran.push_back(std::this_thread::get_id()); });
+    submit(stream, {{}, {new_tensor()}}, [&] { later = true; });
+    settle(*target, "test");
+    EXPECT_EQ(ran, std::vector<std::thread::id>(2, std::this_thread::get_id()));
+    EXPECT_FALSE(later || unrelated);
+    gate.open();
+    stream->synchronize();
+    other->synchronize();
+    EXPECT_TRUE(later && unrelated);
+}
+
 TEST(Ordering, I5_WaitsWithATimeoutRunNothingAndLoopsTakeOnlyTheirOwn) {
     const auto stream = new_stream();
     Gate gate;
@@ -201,7 +228,8 @@ TEST(Ordering, I5_WaitsWithATimeoutRunNothingAndLoopsTakeOnlyTheirOwn) {
     submit(stream, {{}, {new_tensor()}}, [&] { on_waiter = std::this_thread::get_id() == me; });
     EXPECT_FALSE(stream->synchronize(1'000'000));
     gate.open();
-    stream->synchronize();
+    while (!stream->synchronize(1'000'000)) {
+    }
     EXPECT_FALSE(on_waiter);
     // A worker that waits for helpers of its loop takes no other stream's work meanwhile: the loops of saturated workers,
     // each with a loop inside, come to an end.

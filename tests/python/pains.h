@@ -1,5 +1,7 @@
 /* Put before each program of test_pains.py. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <clikart/clikart.h>
 #include <clikart/ops.h>
 #ifdef __cplusplus
