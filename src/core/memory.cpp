@@ -257,6 +257,10 @@ void reset_memory_peak() noexcept {
     most_in_use.store(in_use.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
+int64_t largest_block() noexcept {
+    return std::min(limit.load(std::memory_order_relaxed), static_cast<int64_t>(physical_memory()));
+}
+
 void lock_memory() noexcept {
     pool().lock();
 }

@@ -32,6 +32,9 @@ void set_memory_limit(int64_t bytes) noexcept;
 /// The peak counts from now on.
 void reset_memory_peak() noexcept;
 
+/// No block can ever be larger: the limit, or the machine's memory.
+int64_t largest_block() noexcept;
+
 /// The lock of the pool, for fork.
 void lock_memory() noexcept;
 void unlock_memory() noexcept;

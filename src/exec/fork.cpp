@@ -15,14 +15,14 @@ namespace clikart {
 void Stream::before_fork() noexcept {
     Schedule& all = Schedule::instance();
     std::unique_lock lock(submission());
-    all.forking = true;
+    ++all.forking;
     all.nothing_executing.wait(lock, [&] { return all.executing == 0; });
     lock.release();  // the lock stays taken
 }
 
 void Stream::resume_all() noexcept {
     Schedule& all = Schedule::instance();
-    all.forking = false;
+    if (all.forking > 0) return;
     for (Stream* s = all.first_busy; s;) {
         Stream* const next = s->next_busy_;
         const bool held = std::exchange(s->held_by_fork_, false);
@@ -34,14 +34,17 @@ void Stream::resume_all() noexcept {
 }
 
 void Stream::after_fork_parent() noexcept {
+    --Schedule::instance().forking;
     resume_all();
     submission().unlock();
 }
 
 void Stream::after_fork_child() noexcept {
     Schedule& all = Schedule::instance();
+    all.forking = 0;  // other threads that fork are not here
     forget_waiters(all.nothing_unfinished);
     forget_waiters(all.nothing_executing);
+    forget_waiters(all.something_finished);
     // Whoever had a stream in hand, on the way between two works of it, is gone; so are the pool's queue and threads.
     // A reference for each is lost with them.
     for (Stream* s = all.first_busy; s; s = s->next_busy_) {

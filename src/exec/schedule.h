@@ -18,9 +18,12 @@ struct Schedule {
     bool cancelling = false;                     // what is queued fails instead of running
     uint64_t unfinished = 0;                     // calls submitted and not over, on all streams
     std::condition_variable nothing_unfinished;  // or cancelled
-    bool forking = false;                        // nothing starts meanwhile
+    int forking = 0;                             // forks under way, by how many threads: nothing starts meanwhile
     uint64_t executing = 0;                      // kernels and host reads under way
     std::condition_variable nothing_executing;
+    uint64_t starved = 0;   // of those executing: that wait for memory of others
+    uint64_t finished = 0;  // how many calls are over, ever
+    std::condition_variable something_finished;
     Stream* first_busy = nullptr;  // streams with something queued or running
 };
 

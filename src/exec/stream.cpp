@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "core/memory.h"
 #include "exec/lane.h"
 #include "exec/parking.h"
 #include "exec/schedule.h"
@@ -68,6 +69,26 @@ int64_t bytes_of(const Work& work) noexcept {
     for (const auto& t : work.inputs) bytes += std::max<int64_t>(0, t->storage().bytes());
     for (const auto& t : work.outputs) bytes += std::max<int64_t>(0, t->storage().bytes());
     return bytes;
+}
+
+/// Whether work that lacked memory can be run again when others have given back theirs.
+bool may_fit_later(const Work& work) noexcept {
+    int64_t largest = 0;
+    for (const auto& output : work.outputs) largest = std::max(largest, output->storage().bytes());
+    return !work.in_place && largest <= largest_block();
+}
+
+/// Waits until some other call is over that was executing; false when all that execute wait here: so calls side by side
+/// never fail for memory that each of them would have found alone.
+bool wait_for_memory() noexcept {
+    Schedule& all = Schedule::instance();
+    std::unique_lock lock(submission());
+    if (all.starved + 1 >= all.executing) return false;
+    ++all.starved;
+    const uint64_t seen = all.finished;
+    all.something_finished.wait(lock, [&] { return all.finished != seen; });
+    --all.starved;
+    return true;
 }
 
 }  // namespace
@@ -261,14 +282,17 @@ void Stream::run_until(uint64_t last) noexcept {
 Ref<Error> Stream::execute(Work& work, bool on_caller) noexcept {
     Ref<Error> error = std::move(work.spoiled_);
     const bool failed_before = static_cast<bool>(error);
-    if (!error) {
+    for (bool again = !error; again;) {
+        again = false;
         try {
             for (const auto& output : work.outputs) {
                 if (output->storage().bytes() >= 0) output->storage().materialize();
             }
             work.run();
         } catch (...) {
-            error = explained(work, current_error(), on_caller);
+            error = current_error();
+            again = error->kind() == ErrorKind::Memory && may_fit_later(work) && wait_for_memory();
+            error = again ? nullptr : explained(work, error, on_caller);
         }
     }
     if (!error && !work.cures_) return nullptr;
@@ -295,6 +319,8 @@ void Stream::settle(uint64_t ticket) noexcept {
 void Stream::release_waiters(uint64_t ticket) noexcept {
     Schedule& all = Schedule::instance();
     if (--all.executing == 0 && all.forking) all.nothing_executing.notify_all();
+    ++all.finished;
+    if (all.starved > 0) all.something_finished.notify_all();
     if (--all.unfinished == 0) {
         all.cancelling = false;
         all.nothing_unfinished.notify_all();

@@ -404,3 +404,29 @@ TEST(Ordering, ALimitFailsTypedAndIsUsableAfter) {
     EXPECT_LE(memory_use().peak, before + (int64_t{8} << 20));
     set_memory_limit(INT64_MAX);
 }
+
+TEST(Ordering, CallsSideBySideDoNotFailForMemoryThatOneAloneFinds) {
+    trim_memory();
+    constexpr int64_t kBlock = int64_t{16} << 20;
+    set_memory_limit(memory_use().current + kBlock + kBlock / 2);  // room for one, not for two
+    Gate gate;
+    const auto first = new_stream(), second = new_stream();
+    const auto one = make_tensor(DType::Float32, Dims{kBlock / 4}, Device{});
+    auto held = make_tensor(DType::Float32, Dims{kBlock / 4}, Device{});
+    submit(first, {{}, {std::exchange(held, nullptr)}}, [&] { gate.pass(); });  // has its memory while it runs
+    gate.wait_until_reached();
+    submit(second, {{}, {one}}, nothing);
+    for (bool starved = false; !starved; std::this_thread::yield()) {
+        const std::lock_guard lock(submission());
+        starved = Schedule::instance().starved == 1;
+    }
+    gate.open();
+    second->synchronize();
+    EXPECT_FALSE(raises(*one));
+    // When both wait, one fails and the other goes on.
+    const auto big = [] { return make_tensor(DType::Float32, Dims{kBlock / 4 * 3}, Device{}); };
+    const auto never = big();
+    submit(first, {{}, {never}}, nothing);
+    EXPECT_TRUE(raises(*never));
+    set_memory_limit(INT64_MAX);
+}
