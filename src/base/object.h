@@ -31,6 +31,14 @@ public:
         if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
     }
 
+    /// Drops a reference unless it is the last; true when it did.
+    bool release_unless_last() const noexcept {
+        for (uint32_t count = count_.load(std::memory_order_relaxed); count > 1;) {
+            if (count_.compare_exchange_weak(count, count - 1, std::memory_order_acq_rel, std::memory_order_relaxed)) return true;
+        }
+        return false;
+    }
+
 protected:
     /// Exact only while nobody else can add or drop references.
     uint32_t references() const noexcept { return count_.load(std::memory_order_acquire); }

@@ -76,6 +76,10 @@ Ref<Storage> Storage::borrow(void* data, int64_t bytes, Device device, bool writ
 }
 
 Storage::~Storage() {
+    if (deferred_.load(std::memory_order_acquire)) {
+        std::lock_guard lock(submission());
+        for (Storage** link : deferred_links) *link = nullptr;
+    }
     SmallVector<Ref<Object>, 1> deferred;  // released after the lock
     if (shared_) {
         {
@@ -95,12 +99,15 @@ Storage::~Storage() {
     }
 }
 
-void Storage::let_deferred_go() noexcept {
+void Storage::let_deferred_go(Ref<Storage>& storage) noexcept {
     SmallVector<Ref<Object>, 1> deferred;  // released after the lock
     std::lock_guard lock(submission());
-    if (static_cast<int64_t>(references()) - 1 != deferred_references) return;
-    if (shared_ && shared_->storages > 1) return;  // an overlapping one may still be reached
-    take_deferred(history(), deferred);
+    // Dropped under the lock: of two that end at once, the second sees that it is alone.
+    if (!storage->release_unless_last()) return;
+    Storage& left = *storage.leak();
+    if (static_cast<int64_t>(left.references()) != left.deferred_references) return;
+    if (left.shared_ && left.shared_->storages > 1) return;  // an overlapping one may still be reached
+    take_deferred(left.history(), deferred);
 }
 
 void Storage::materialize() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <vector>
 
 #include "base/object.h"
 #include "core/device.h"
@@ -51,13 +52,15 @@ public:
     void note_deferred() noexcept { deferred_.store(true, std::memory_order_release); }
     /// The references that deferred calls have, each through a tensor of its own.  Guarded by the submission lock.
     int64_t deferred_references = 0;
-    /// Called by a tensor that ends, while it still has its reference.
-    void tensor_ends() noexcept {
-        if (deferred_.load(std::memory_order_acquire)) let_deferred_go();
+    /// Where deferred calls note that they write this; set to null when it ends.  Guarded by the submission lock.
+    std::vector<Storage**> deferred_links;
+    /// Takes over the reference of a tensor that ends.
+    static void let_go(Ref<Storage> storage) noexcept {
+        if (storage->deferred_.load(std::memory_order_acquire)) let_deferred_go(storage);
     }
 
 private:
-    void let_deferred_go() noexcept;
+    static void let_deferred_go(Ref<Storage>& storage) noexcept;
 
     void* data_ = nullptr;
     int64_t bytes_;

@@ -53,13 +53,13 @@ public:
     Ref<Object> node;
 
 private:
-    ~Tensor() override { storage_->tensor_ends(); }
+    ~Tensor() override { Storage::let_go(std::move(storage_)); }
 
     const DType dtype_;
     Dims shape_;
     const Dims strides_;
     const int64_t offset_;
-    const Ref<Storage> storage_;
+    Ref<Storage> storage_;
     std::atomic<bool> size_known_{true};
 };
 

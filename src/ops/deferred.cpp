@@ -22,7 +22,7 @@ public:
     bool submitted() const noexcept { return !work; }
     /// The tensor that is written; null when its storage ends at this moment.
     Ref<Tensor> output() {
-        if (!written->retain_if_alive()) return nullptr;
+        if (!written || !written->retain_if_alive()) return nullptr;
         auto tensor = make_ref<Tensor>(dtype, shape, strides, offset, Ref<Storage>::adopt(written));
         tensor->stream = stream;
         return tensor;
@@ -34,9 +34,13 @@ public:
     const Dims shape, strides;
     const int64_t offset;
     const int self;
-    Storage* const written;  // owns this
+    Storage* written;  // owns this, unless a later call does; null when it ended
     std::vector<Ref<Deferred>> before;
 
+    /// Takes this off the list of what it writes.
+    void unlink_written() noexcept {
+        if (written) std::erase(written->deferred_links, &written);
+    }
     /// Takes this off the lists of what its work reads.
     void unlink_reads(const Work& its) noexcept {
         for (size_t i = 0; i < its.inputs.size(); ++i) {
@@ -58,6 +62,7 @@ private:
         if (submitted()) return;
         std::lock_guard lock(submission());
         unlink_reads(*work);
+        unlink_written();
     }
 };
 
@@ -90,6 +95,7 @@ void hand_over(Deferred& deferred, const Ref<Tensor>& output) {
         throw;
     }
     deferred.unlink_reads(work);
+    deferred.unlink_written();
 }
 
 /// Moves a call from a list to where it may end.
@@ -139,6 +145,7 @@ void submit(std::vector<Ref<Deferred>> wanted) {
                     take(output->storage().history().deferred_writes, next.get(), garbage);
                 } else {
                     next->unlink_reads(*next->work);
+                    next->unlink_written();
                     dropped.push_back(std::move(next->work));
                 }
                 for (auto& earlier : next->before) garbage.push_back(std::move(earlier));
@@ -181,6 +188,7 @@ void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output
     history.deferred_reads.clear();
     history.deferred_writes.push_back(deferred);
     written.note_deferred();
+    written.deferred_links.push_back(&deferred->written);
 }
 
 bool is_deferred(Storage& storage) {

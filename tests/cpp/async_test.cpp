@@ -307,6 +307,16 @@ TEST(Tracing, WhatNobodyCanReachNeverRuns) {
     EXPECT_EQ(clikart_memory_current(), before);
 }
 
+TEST(Tracing, ACallOutlivesWhatItWouldHaveWritten) {
+    const Tensor x = ops::full({64}, 1.0);
+    {
+        const TracingScope trace;
+        const Tensor dropped = ops::add(x, 1);  // must come before the next, which keeps it
+        ops::add_(x, 1);
+    }
+    EXPECT_EQ(x.item_as_vec<float>()[0], 2);
+}
+
 TEST(Tracing, ManyThreadsMayStartTheSame) {
     for (int round = 0; round < 50; ++round) {
         const Tensor a = ops::ones({32, 32});

@@ -11,12 +11,13 @@
 
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <condition_variable>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <future>
 #include <mutex>
+#include <numeric>
 #include <random>
 #include <string_view>
 #include <thread>
@@ -33,17 +34,14 @@ constexpr std::size_t kBorrows = 10;
 constexpr std::size_t kNone = ~std::size_t{0};
 constexpr std::chrono::seconds kHang{150};  // a round takes milliseconds, under a sanitizer some hundred
 
-class Random {
-public:
-    explicit Random(std::uint64_t seed) : engine_(seed) {}
-    std::uint64_t next() { return engine_(); }
+struct Random {
+    explicit Random(std::uint64_t seed) : engine(seed) {}
     /// 0 ... n - 1
-    std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(n)); }
-    std::size_t index(std::size_t n) { return static_cast<std::size_t>(engine_() % n); }
+    std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(n)); }
+    std::size_t index(std::size_t n) { return static_cast<std::size_t>(engine() % n); }
     bool once_in(std::int64_t n) { return below(n) == 0; }
 
-private:
-    std::mt19937_64 engine_;  // the same numbers everywhere, unlike the standard's distributions
+    std::mt19937_64 engine;  // the same numbers everywhere, unlike the standard's distributions
 };
 
 /// Numbers in [-4, 4], some of them zero.
@@ -54,28 +52,18 @@ std::vector<float> random_values(std::int64_t seed, std::int64_t count) {
     return values;
 }
 
-double share(std::int64_t count) {
-    return 1.0 / static_cast<double>(std::max<std::int64_t>(1, count));
-}
-
 // ---- programs --------------------------------------------------------------------------------------------------------
 
 /// What a round is like.
 struct Plan {
-    explicit Plan(std::uint64_t seed) : random(seed) {
-        constexpr std::int64_t sides[] = {3, 16, 16, 48, 48, 80, 96, 128, 256};
-        side = sides[random.index(std::size(sides))];
-        steps = side > 100 ? 60 + random.index(120) : 100 + random.index(300);
-        baton = !random.once_in(3);
-        host_writes = random.once_in(3);
-        input_seed = random.below(1'000'000);
-    }
-    Random random;
-    std::int64_t side;  // of its matrices: the larger ones keep streams busy, the small ones run on the caller
-    std::size_t steps;
-    bool baton;
-    bool host_writes;  // then no callback may read borrowed memory at any time
-    std::int64_t input_seed;
+    explicit Plan(std::uint64_t seed) : random(seed) {}
+    Random random;  // the first, as the others are drawn from it
+    // Of the matrices: the larger ones keep streams busy, the small ones run on the caller.
+    const std::int64_t side = std::array{3, 16, 16, 48, 48, 80, 96, 128, 256}[random.index(9)];
+    const std::size_t steps = side > 100 ? 60 + random.index(120) : 100 + random.index(300);
+    const bool baton = !random.once_in(3);
+    const bool host_writes = random.once_in(3);  // then no callback may read borrowed memory at any time
+    const std::int64_t input_seed = random.below(1'000'000);
 };
 
 enum class Mode { Eager, Tracing, Synchronous };
@@ -98,8 +86,8 @@ struct Program {
     std::vector<float> buffer;
 };
 
-class Player;
-class Draw;
+struct Player;
+struct Draw;
 struct Kind {
     const char* name;
     int weight;
@@ -109,7 +97,7 @@ struct Kind {
     /// Runs it.
     Tensor (*act)(Player&, Step&, const Tensor& a, const Tensor& b);
     /// Draws what is left to choose; false when it does not fit.
-    bool (*choose)(Draw&, Step&, const Shape& a) = [](Draw&, Step&, const Shape&) { return true; };
+    bool (Draw::*choose)(Step&, const Shape& a) = nullptr;
 };
 
 std::string describe(const Step& step) {
@@ -136,9 +124,8 @@ public:
         failed_ = true;
     }
     void compare(const Program& program, std::size_t step, const std::string& what, const std::vector<float>& got, const std::vector<float>& expected) {
-        const auto differs = [&](std::size_t i) { return std::memcmp(&got[i], &expected[i], sizeof got[i]) != 0; };
         std::size_t i = 0;
-        while (i < std::min(got.size(), expected.size()) && !differs(i)) ++i;
+        while (i < std::min(got.size(), expected.size()) && !std::memcmp(&got[i], &expected[i], sizeof got[i])) ++i;
         if (i == got.size() && i == expected.size()) return;
         const auto value = [i](const std::vector<float>& values) { return i < values.size() ? values[i] : std::nanf(""); };
         char text[160];
@@ -148,9 +135,7 @@ public:
     bool failed() const { return failed_; }
     /// After the round.
     void print() const {
-        for (const Step& step : program_->steps) {
-            if (step.number <= step_) std::fprintf(stderr, "  %s\n", describe(step).c_str());
-        }
+        for (std::size_t i = 0; i < program_->steps.size() && i <= step_; ++i) std::fprintf(stderr, "  %s\n", describe(program_->steps[i]).c_str());
         std::fprintf(stderr, "mismatch at step %zu: %s\n", step_, what_.c_str());
     }
 
@@ -163,25 +148,15 @@ private:
 };
 
 /// Things that must happen as often as they were promised.
-class Tally {
-public:
-    void promise() { ++promised_; }
+struct Tally {
     void keep() {
-        std::lock_guard lock(mutex_);
-        ++kept_;
-        changed_.notify_all();
+        ++kept;
+        kept.notify_all();
     }
-    void wait() {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return kept_ >= promised_; });
+    void wait() const {
+        for (std::int64_t now = kept; now < promised; now = kept) kept.wait(now);
     }
-    std::int64_t promised() const { return promised_; }
-    std::int64_t kept() const { return kept_; }
-
-private:
-    std::atomic<std::int64_t> promised_{0}, kept_{0};
-    std::mutex mutex_;
-    std::condition_variable changed_;
+    std::atomic<std::int64_t> promised{0}, kept{0};
 };
 
 struct Totals {
@@ -200,84 +175,90 @@ struct Surroundings {
 };
 
 /// Runs the steps of a program: as the oracle, which notes what is read, or compared with it.
-class Player {
-public:
+struct Player {
     Player(Program& program, Surroundings& around, bool oracle, const Plan& plan)
-        : program_(program), around_(around), oracle_(oracle), calls_(plan.steps), buffer(random_values(plan.side, 3 * plan.side * plan.side)) {}
-    ~Player() { around_.totals.operators += operators_; }
-    Player(const Player&) = delete;
-    Player& operator=(const Player&) = delete;
+        : program(program), around(around), oracle(oracle), calls(plan.steps), buffer(random_values(plan.side, 3 * plan.side * plan.side)) {}
+    ~Player() { around.totals.operators += operators; }
 
     void play(Step& step) {
-        if (oracle_) return act(step);
+        if (oracle) return act(step);
         std::optional<StreamScope> stream;
         std::optional<TracingScope> tracing;
         std::optional<SynchronousStreamScope> synchronous;
-        if (step.stream != kNone) stream.emplace(around_.streams[step.stream]);
+        if (step.stream != kNone) stream.emplace(around.streams[step.stream]);
         if (step.mode == Mode::Tracing) tracing.emplace();
         if (step.mode == Mode::Synchronous) synchronous.emplace();
-        try {
-            act(step);
-        } catch (const std::exception& error) {
-            around_.verdict.fail(program_, step.number, std::string("threw ") + error.what());
-        }
+        guarded(step.number, [&] { act(step); });
     }
     /// Notes or compares all that can still be reached.
     void finish() {
-        program_.slots.resize(kSlots);
-        for (std::size_t i = 0; i < kSlots; ++i) {
-            if (slots[i].handle()) note(slots[i].item_as_vec<float>(), program_.slots[i], program_.steps.size(), "tensor " + std::to_string(i) + " at the end");
-        }
-        for (const Lent& each : lent) each.tensor.synchronize();  // deferred writes to memory that no slot reaches
-        note(buffer, program_.buffer, program_.steps.size(), "borrowed memory at the end");
+        const std::size_t end = program.steps.size();
+        program.slots.resize(kSlots);
+        guarded(end, [&] {
+            for (std::size_t i = 0; i < kSlots; ++i) {
+                if (slots[i].handle()) note(slots[i].item_as_vec<float>(), program.slots[i], end, "tensor " + std::to_string(i) + " at the end");
+            }
+            for (const Lent& each : lent) each.tensor.synchronize();  // deferred writes to memory that no slot reaches
+            note(buffer, program.buffer, end, "borrowed memory at the end");
+        });
     }
     void let_go() {
-        for (std::size_t i = 0; i < calls_.size(); ++i) {
-            if (calls_[i] > 1) around_.verdict.fail(program_, i, "the callback was called more than once");
+        for (std::size_t i = 0; i < calls.size(); ++i) {
+            if (calls[i] > 1) around.verdict.fail(program, i, "the callback was called more than once");
         }
         slots.fill({});
         places.fill({});
         lent.clear();
     }
-    const Tensor& operand(std::size_t number) const { return number < kSlots ? slots[number] : around_.inputs[number - kSlots]; }
-    std::size_t operands() const { return kSlots + around_.inputs.size(); }
 
-    // For the table of kinds.
+    const Tensor& operand(std::size_t number) const { return number < kSlots ? slots[number] : around.inputs[number - kSlots]; }
+    std::size_t operands() const { return kSlots + around.inputs.size(); }
 
     Tensor counted(Tensor result) {
-        ++operators_;
+        ++operators;
         return result;
     }
     /// Keeps values within [-4, 4] without drawing them together: a tent, which tells apart what was close.
     Tensor folded(const Tensor& x, double scale) {
-        operators_ += 5;
+        operators += 5;
         return ops::maximum(ops::add(ops::mul(ops::abs(x), -scale), 3.9), -4);
     }
     Tensor fold(const Tensor& x, double scale) {
-        operators_ += 5;
+        operators += 5;
         ops::abs_(x);
         ops::mul_(x, -scale);
         ops::add_(x, 3.9);
         return ops::maximum_(x, -4);
     }
     void read(Step& step, const std::vector<float>& values) { note(values, step.expected, step.number, "read"); }
-    void call_back(Step& step, const Tensor& tensor, bool frozen) {
-        if (oracle_) return read(step, tensor.item_as_vec<float>());
-        around_.totals.callbacks.promise();
+    /// `frozen`: nobody writes it any more, so that the callback must find the value of now.
+    void call_back(Step& step, const Tensor& value, bool frozen) {
+        const Tensor tensor = value.shape().size() == 2 && step.p[0] % 2 ? value.permute({1, 0}) : value;
+        if (oracle) return read(step, tensor.item_as_vec<float>());
+        around.totals.callbacks.promised++;
         tensor.on_complete([this, &step, frozen](const Tensor& settled) {
-            ++calls_[step.number];
-            try {
+            ++calls[step.number];
+            guarded(step.number, [&] {
                 const std::vector<float> values = (step.p[1] % 3 ? settled : ops::copy(settled)).item_as_vec<float>();
                 if (frozen) read(step, values);
-            } catch (const std::exception& error) {
-                around_.verdict.fail(program_, step.number, std::string("the callback threw ") + error.what());
-            }
-            around_.totals.callbacks.keep();
+            });
+            around.totals.callbacks.keep();
         });
     }
+    void find_places(const Step& step, const Tensor& a) {
+        const EagerScope eager;  // it has to be, inside of a TracingScope
+        places[static_cast<std::size_t>(step.p[0]) % kPlaces] = counted(ops::nonzero(a));
+    }
+    void read_places(Step& step) {
+        const Tensor& found = places[static_cast<std::size_t>(step.p[0])];
+        std::vector<float> values{static_cast<float>(found.shape()[0])};
+        for (const std::int64_t place : found.item_as_vec<std::int64_t>()) values.push_back(static_cast<float>(place));
+        read(step, values);
+    }
+    Tensor born_with_data(const Step& step) { return Tensor::from_data(random_values(step.p[0], step.shape[0] * step.shape[1]).data(), step.shape); }
     Tensor borrow(const Step& step) {
-        Tally& borrows = around_.totals.borrows;
-        borrows.promise();
+        Tally& borrows = around.totals.borrows;
+        borrows.promised++;
         lent.push_back({Tensor::borrow(buffer.data() + step.p[0], step.shape, [&borrows] { borrows.keep(); }), step.p[0]});
         return lent.back().tensor;
     }
@@ -288,47 +269,51 @@ public:
         std::copy(values.begin(), values.end(), buffer.begin() + to.offset + step.p[2]);
     }
     void poke(const Tensor& a, std::int64_t how) {
-        switch (oracle_ ? 0 : how) {
+        switch (oracle ? 0 : how) {
             case 1: a.wait_for(std::chrono::microseconds(20)); break;
             case 2: a.synchronize(); break;
             case 3: a.stream().query_idle(); break;
-            case 4: around_.streams[0].synchronize(); break;
-            case 5: a.is_ready(); break;
-            case 6: a.status(); break;
-            case 7: clikart_memory_trim(); break;
+            case 4: around.streams[0].synchronize(); break;
+            case 5: a.is_ready(), a.status(); break;
+            case 6: clikart_memory_trim(); break;
             default: a.start();
         }
     }
     /// Sometimes a stream, which the oracle need not know.
     StreamOrDevice place(const Step& step) const {
-        return oracle_ || step.p[1] % 2 ? StreamOrDevice() : StreamOrDevice(around_.streams[static_cast<std::size_t>(step.p[2]) % kStreams]);
+        return oracle || step.p[1] % 2 ? StreamOrDevice() : StreamOrDevice(around.streams[static_cast<std::size_t>(step.p[2]) % kStreams]);
     }
 
-private:
+    template <class F>
+    void guarded(std::size_t step, F&& body) {
+        try {
+            body();
+        } catch (const std::exception& error) {
+            around.verdict.fail(program, step, std::string("threw: ") + error.what());
+        }
+    }
     void act(Step& step) {
         const Tensor a = step.a == kNone ? Tensor() : operand(step.a), b = step.b == kNone ? Tensor() : operand(step.b);
         Tensor out = step.kind->act(*this, step, a, b);
         if (step.out != kNone) slots[step.out] = std::move(out);
     }
     void note(const std::vector<float>& values, std::vector<float>& expected, std::size_t step, const std::string& what) {
-        if (oracle_) {
+        if (oracle) {
             expected = values;
         } else {
-            around_.verdict.compare(program_, step, what, values, expected);
+            around.verdict.compare(program, step, what, values, expected);
         }
     }
 
-    Program& program_;
-    Surroundings& around_;
-    const bool oracle_;
-    std::vector<std::atomic<int>> calls_;  // of the callback of each step
-    std::int64_t operators_ = 0;
-
-public:
     struct Lent {
         Tensor tensor;
         std::int64_t offset;
     };
+    Program& program;
+    Surroundings& around;
+    const bool oracle;
+    std::vector<std::atomic<int>> calls;  // of the callback of each step
+    std::int64_t operators = 0;
     std::array<Tensor, kSlots> slots;
     std::array<Tensor, kPlaces> places;
     std::vector<float> buffer;  // lent out in overlapping pieces
@@ -338,8 +323,7 @@ public:
 // ---- drawing ---------------------------------------------------------------------------------------------------------
 
 /// Draws steps that fit the tensors a player has.
-class Draw {
-public:
+struct Draw {
     Draw(Plan& plan, const Player& player) : plan(plan), random(plan.random), player(player) {}
     Step step();
 
@@ -351,17 +335,23 @@ public:
         }
         return found.empty() ? kNone : found[random.index(found.size())];
     }
-    bool choose_sizes(Step& step) {
-        step.shape = {random.once_in(4) ? 1 + random.below(plan.side) : plan.side, plan.side};
+    std::int64_t largest() const { return 2 * plan.side * plan.side; }
+
+    bool sizes(Step& step, const Shape&) { return step.shape = {random.once_in(4) ? 1 + random.below(plan.side) : plan.side, plan.side}, true; }
+    bool loan(Step& step, const Shape& none) {
+        sizes(step, none);
+        step.p[0] = random.below(static_cast<std::int64_t>(player.buffer.size()) - step.shape[0] * step.shape[1] + 1);
+        return player.lent.size() < kBorrows;
+    }
+    bool factor(Step& step, const Shape& a) {
+        if (a.size() != 2 || a[0] * a[0] > largest()) return false;
+        step.b = choose(player.operands(), [&](const Shape& b) { return b.size() == 2 && b[0] == a[1] && a[0] * b[1] <= largest(); });
         return true;
     }
-    bool choose_dim(Step& step, const Shape& shape) {
-        step.p[0] = random.below(static_cast<std::int64_t>(shape.size()));
-        return true;
-    }
-    bool choose_range(Step& step, const Shape& shape) {
-        choose_dim(step, shape);
-        const std::int64_t size = shape[static_cast<std::size_t>(step.p[0])];
+    bool dim(Step& step, const Shape& a) { return step.p[0] = random.below(static_cast<std::int64_t>(a.size())), true; }
+    bool range(Step& step, const Shape& a) {
+        dim(step, a);
+        const std::int64_t size = a[static_cast<std::size_t>(step.p[0])];
         if (size == 0) return false;
         const std::int64_t from = random.below(size), to = random.once_in(40) ? from : from + 1 + random.below(size - from);
         const bool backwards = random.once_in(5);
@@ -370,16 +360,17 @@ public:
         step.p[3] = backwards ? -1 : 1 + random.below(4) / 3;
         return true;
     }
-    bool choose_reshape(Step& step, const Shape& shape) {
+    bool order(Step& step, const Shape& a) { return step.shape = a.size() == 2 ? Shape{1, 0} : step.p[0] % 2 ? Shape{2, 0, 1} : Shape{0, 2, 1}, true; }
+    bool other_shape(Step& step, const Shape& a) {
         std::int64_t count = 1;
-        for (const std::int64_t size : shape) count *= size;
+        for (const std::int64_t size : a) count *= size;
         const std::int64_t last = std::array{count, std::int64_t{2}, plan.side}[random.index(3)];
         if (last == 0 || count % last) return false;
         step.shape = last == count ? Shape{count} : Shape{count / last, last};
         if (count / last % 2 == 0 && random.once_in(4)) step.shape = {2, count / last / 2, last};
         return true;
     }
-    bool choose_host_write(Step& step) {
+    bool part_of_loan(Step& step, const Shape&) {
         if (!plan.host_writes || player.lent.empty()) return false;
         step.p[0] = random.below(static_cast<std::int64_t>(player.lent.size()));
         const std::int64_t count = player.lent[static_cast<std::size_t>(step.p[0])].tensor.numel();
@@ -387,31 +378,32 @@ public:
         step.p[3] = 1 + random.below(count - step.p[2]);
         return true;
     }
+    bool known_places(Step& step, const Shape&) { return player.places[static_cast<std::size_t>(step.p[0] %= kPlaces)].handle() != nullptr; }
+    bool no_host_writes(Step&, const Shape&) { return !plan.host_writes; }
 
     Plan& plan;
     Random& random;
     const Player& player;
 };
 
+/// In [-4, 4].
+double level(const Step& step) {
+    return static_cast<double>(step.p[0] % 65 - 32) / 8;
+}
+/// At least 1.
+double length(const Tensor& tensor, std::int64_t dim) {
+    return static_cast<double>(std::max<std::int64_t>(1, tensor.shape()[static_cast<std::size_t>(dim)]));
+}
+
 using P = Player&;
 using S = Step&;
 using T = const Tensor&;
 const Kind kKinds[] = {
     // new tensors
-    {"data", 4, -1, false, true, [](P, S s, T, T) { return Tensor::from_data(random_values(s.p[0], s.shape[0] * s.shape[1]).data(), s.shape); },
-     [](Draw& draw, S s, const Shape&) { return draw.choose_sizes(s); }},
-    {"full", 3, -1, false, true,
-     [](P p, S s, T, T) { return p.counted(ops::full(s.shape, static_cast<double>(s.p[0] % 65 - 32) / 8, DataType::Float32, p.place(s))); },
-     [](Draw& draw, S s, const Shape&) { return draw.choose_sizes(s); }},
-    {"arange", 2, -1, false, true, [](P p, S s, T, T) {
-         return p.counted(ops::arange(-2.0, static_cast<double>(s.p[0] % 48 - 15) / 8, 0.125, DataType::Float32, p.place(s)));
-     }},
-    {"borrow", 3, -1, false, true, [](P p, S s, T, T) { return p.borrow(s); },
-     [](Draw& draw, S s, const Shape&) {
-         draw.choose_sizes(s);
-         s.p[0] = draw.random.below(static_cast<std::int64_t>(draw.player.buffer.size()) - s.shape[0] * s.shape[1] + 1);
-         return draw.player.lent.size() < kBorrows;
-     }},
+    {"data", 4, -1, false, true, [](P p, S s, T, T) { return p.born_with_data(s); }, &Draw::sizes},
+    {"borrow", 3, -1, false, true, [](P p, S s, T, T) { return p.borrow(s); }, &Draw::loan},
+    {"full", 3, -1, false, true, [](P p, S s, T, T) { return p.counted(ops::full(s.shape, level(s), DataType::Float32, p.place(s))); }, &Draw::sizes},
+    {"arange", 2, -1, false, true, [](P p, S s, T, T) { return p.counted(ops::arange(-4.0, level(s), 0.125, DataType::Float32, p.place(s))); }},
     // new values
     {"add", 6, 0, true, true, [](P p, S, T a, T b) { return p.folded(ops::add(a, b), 0.97); }},
     {"sub", 5, 0, true, true, [](P p, S, T a, T b) { return p.folded(ops::sub(a, b), 0.97); }},
@@ -420,26 +412,14 @@ const Kind kKinds[] = {
     {"relu", 2, 0, false, true, [](P p, S, T a, T) { return p.counted(ops::relu(a)); }},
     {"abs", 2, 0, false, true, [](P p, S, T a, T) { return p.counted(ops::abs(a)); }},
     {"copy", 3, 0, false, true, [](P p, S, T a, T) { return p.counted(ops::copy(a)); }},
-    {"matmul", 14, 2, false, true, [](P p, S, T a, T b) { return p.folded(ops::matmul(a, b.handle() ? b : a.permute({1, 0})), share(a.shape()[1])); },
-     [](Draw& draw, S s, const Shape& a) {
-         s.b = draw.choose(draw.player.operands(), [&](const Shape& b) { return b.size() == 2 && b[0] == a[1]; });
-         return a.size() == 2;
-     }},
-    {"sum", 4, 1, false, true,
-     [](P p, S s, T a, T) { return p.folded(ops::sum(a, Shape{s.p[0]}, s.p[1] % 2), 2 * share(a.shape()[static_cast<std::size_t>(s.p[0])])); },
-     [](Draw& draw, S s, const Shape& a) { return draw.choose_dim(s, a); }},
+    {"matmul", 14, 2, false, true, [](P p, S, T a, T b) { return p.folded(ops::matmul(a, b.handle() ? b : a.permute({1, 0})), 1 / length(a, 1)); },
+     &Draw::factor},
+    {"sum", 4, 1, false, true, [](P p, S s, T a, T) { return p.folded(ops::sum(a, Shape{s.p[0]}, s.p[1] % 2), 2 / length(a, s.p[0])); }, &Draw::dim},
     // views
-    {"slice", 6, 1, false, true, [](P, S s, T a, T) { return ops::slice(a, s.p[0], s.p[1], s.p[2], s.p[3]); },
-     [](Draw& draw, S s, const Shape& a) { return draw.choose_range(s, a); }},
-    {"select", 3, 1, false, true, [](P, S s, T a, T) { return ops::select(a, s.p[0], s.p[1]); },
-     [](Draw& draw, S s, const Shape& a) { return draw.choose_range(s, a); }},
-    {"permute", 4, 2, false, true, [](P, S s, T a, T) { return a.permute(s.shape); },
-     [](Draw&, S s, const Shape& a) {
-         s.shape = a.size() == 2 ? Shape{1, 0} : s.p[0] % 2 ? Shape{2, 0, 1} : Shape{0, 2, 1};
-         return true;
-     }},
-    {"reshape", 4, 0, false, true, [](P, S s, T a, T) { return a.reshape(s.shape); },
-     [](Draw& draw, S s, const Shape& a) { return draw.choose_reshape(s, a); }},
+    {"slice", 6, 1, false, true, [](P, S s, T a, T) { return ops::slice(a, s.p[0], s.p[1], s.p[2], s.p[3]); }, &Draw::range},
+    {"select", 3, 1, false, true, [](P, S s, T a, T) { return ops::select(a, s.p[0], s.p[1]); }, &Draw::range},
+    {"permute", 4, 2, false, true, [](P, S s, T a, T) { return a.permute(s.shape); }, &Draw::order},
+    {"reshape", 4, 0, false, true, [](P, S s, T a, T) { return a.reshape(s.shape); }, &Draw::other_shape},
     // in place
     {"add_", 9, 0, true, false, [](P p, S, T a, T b) { return p.fold(ops::add_(a, b), 0.97); }},
     {"sub_", 5, 0, true, false, [](P p, S, T a, T b) { return p.fold(ops::sub_(a, b), 0.97); }},
@@ -447,38 +427,19 @@ const Kind kKinds[] = {
     {"maximum_", 4, 0, true, false, [](P p, S, T a, T b) { return p.counted(ops::maximum_(a, b)); }},
     {"relu_", 2, 0, false, false, [](P p, S, T a, T) { return p.counted(ops::relu_(a)); }},
     {"copy_", 9, 0, true, false, [](P p, S, T a, T b) { return p.counted(ops::copy_(a, b)); }},
-    {"host", 4, -1, false, false, [](P p, S s, T, T) { return p.host_write(s), Tensor(); },
-     [](Draw& draw, S s, const Shape&) { return draw.choose_host_write(s); }},
+    {"host", 4, -1, false, false, [](P p, S s, T, T) { return p.host_write(s), Tensor(); }, &Draw::part_of_loan},
     // reads
-    {"nonzero", 2, 1, false, false, [](P p, S s, T a, T) {
-         const EagerScope eager;  // it has to be, inside of a TracingScope
-         return p.places[static_cast<std::size_t>(s.p[0]) % kPlaces] = p.counted(ops::nonzero(a));
-     }},
-    {"places", 3, -1, false, false,
-     [](P p, S s, T, T) {
-         const Tensor& places = p.places[static_cast<std::size_t>(s.p[0]) % kPlaces];
-         std::vector<float> values{static_cast<float>(places.shape()[0])};
-         for (const std::int64_t place : places.item_as_vec<std::int64_t>()) values.push_back(static_cast<float>(place));
-         return p.read(s, values), Tensor();
-     },
-     [](Draw& draw, S s, const Shape&) { return draw.player.places[static_cast<std::size_t>(s.p[0]) % kPlaces].handle() != nullptr; }},
+    {"nonzero", 2, 1, false, false, [](P p, S s, T a, T) { return p.find_places(s, a), Tensor(); }},
+    {"places", 3, -1, false, false, [](P p, S s, T, T) { return p.read_places(s), Tensor(); }, &Draw::known_places},
     {"read", 5, 0, false, false, [](P p, S s, T a, T) { return p.read(s, a.item_as_vec<float>()), Tensor(); }},
-    {"callback", 5, 0, true, false, [](P p, S s, T a, T b) {  // of a value that nobody writes any more
-         const Tensor last = p.folded(ops::add(a, b), 0.97);
-         return p.call_back(s, a.shape().size() == 2 && s.p[0] % 2 ? last.permute({1, 0}) : last, true), Tensor();
-     }},
-    {"peek", 3, 0, false, false, [](P p, S s, T a, T) { return p.call_back(s, a, false), Tensor(); },
-     [](Draw& draw, S, const Shape&) { return !draw.plan.host_writes; }},
-    {"poke", 5, 0, false, false, [](P p, S s, T a, T) { return p.poke(a, s.p[0] % 8), Tensor(); }},
+    {"callback", 5, 0, true, false, [](P p, S s, T a, T b) { return p.call_back(s, p.folded(ops::add(a, b), 0.97), true), Tensor(); }},
+    {"peek", 3, 0, false, false, [](P p, S s, T a, T) { return p.call_back(s, a, false), Tensor(); }, &Draw::no_host_writes},
+    {"poke", 5, 0, false, false, [](P p, S s, T a, T) { return p.poke(a, s.p[0] % 7), Tensor(); }},
     {"drop", 5, 0, false, false, [](P p, S s, T, T) { return p.slots[s.a] = Tensor(); }},
 };
 
 Step Draw::step() {
-    static const int total = [] {
-        int sum = 0;
-        for (const Kind& kind : kKinds) sum += kind.weight;
-        return sum;
-    }();
+    static const int total = std::accumulate(std::begin(kKinds), std::end(kKinds), 0, [](int sum, const Kind& kind) { return sum + kind.weight; });
     for (;;) {
         auto left = random.below(total);
         const Kind* kind = kKinds;
@@ -498,7 +459,7 @@ Step Draw::step() {
                 return b.size() <= shape.size() && std::equal(b.rbegin(), b.rend(), shape.rbegin(), [](auto from, auto to) { return from == 1 || from == to; });
             });
         }
-        if (kind->choose(*this, step, shape)) return step;
+        if (!kind->choose || (this->*kind->choose)(step, shape)) return step;
     }
 }
 
@@ -524,36 +485,18 @@ void draw_program(Plan& plan, Program& program, Player& oracle, std::size_t thre
 
 // ---- rounds ----------------------------------------------------------------------------------------------------------
 
-class Baton {
-public:
-    explicit Baton(std::size_t threads) : turned_(threads) {}
-    void await(const Step& step) {
-        std::unique_lock lock(mutex_);
-        turned_[step.thread].wait(lock, [&] { return next_ == step.number; });
-    }
-    void pass_to(const Step& step) {
-        std::lock_guard lock(mutex_);
-        next_ = step.number;
-        turned_[step.thread].notify_one();
-    }
-
-private:
-    std::mutex mutex_;
-    std::vector<std::condition_variable> turned_;
-    std::size_t next_ = 0;
-};
-
 /// Some of them deferred, so that several threads submit them at once.
 std::vector<Tensor> shared_inputs(const Plan& plan, const std::vector<Stream>& streams) {
+    const bool oracle = streams.empty();
     std::vector<Tensor> inputs;
     for (std::size_t i = 0; i < kShared && !plan.baton; ++i) {
         std::optional<StreamScope> stream;
         std::optional<TracingScope> tracing;
-        if (!streams.empty()) stream.emplace(streams[i]);
-        if (!streams.empty() && i % 2) tracing.emplace();
+        if (!oracle) stream.emplace(streams[i]);
+        if (!oracle && i % 2) tracing.emplace();
         const std::int64_t n = plan.side;
         const Tensor data = Tensor::from_data(random_values(plan.input_seed + static_cast<std::int64_t>(i), n * n).data(), {n, n});
-        inputs.push_back(ops::maximum(ops::mul(ops::matmul(data, data), -share(n)), -4));
+        inputs.push_back(ops::maximum(ops::mul(ops::matmul(data, data), -1.0 / static_cast<double>(n)), -4));
     }
     return inputs;
 }
@@ -580,16 +523,19 @@ bool play_round(std::uint64_t seed, std::size_t threads, Totals& totals) {
     around.inputs = shared_inputs(plan, around.streams);
     std::deque<Player> players;
     for (Program& program : programs) players.emplace_back(program, around, false, plan);
-    Baton baton(threads);
+    std::mutex baton;
+    std::vector<std::condition_variable> turned(threads);
+    std::size_t next = 0;  // step
     std::vector<std::thread> crew;
     for (std::size_t t = 0; t < threads; ++t) {
         crew.emplace_back([&, t] {
             std::deque<Step>& steps = programs[plan.baton ? 0 : t].steps;
             for (std::size_t i = 0; i < steps.size(); ++i) {
                 if (steps[i].thread != t) continue;
-                if (plan.baton) baton.await(steps[i]);
+                std::unique_lock<std::mutex> turn;
+                if (plan.baton) turned[t].wait(turn = std::unique_lock(baton), [&] { return next == i; });
                 if (!verdict.failed()) players[plan.baton ? 0 : t].play(steps[i]);
-                if (plan.baton && i + 1 < steps.size()) baton.pass_to(steps[i + 1]);
+                if (plan.baton && ++next < steps.size()) turned[steps[next].thread].notify_one();
             }
         });
     }
@@ -617,10 +563,10 @@ bool play_round(std::uint64_t seed, std::size_t threads, Totals& totals) {
 
 int main(int argc, char** argv) {
     double seconds = 0;
-    long long limit = 0;
+    long long limit = 0, rounds = 0;
+    bool expect_mismatch = false, same = true;
     std::size_t threads = 4;
     auto seed = static_cast<unsigned long long>(std::chrono::system_clock::now().time_since_epoch().count());
-    bool expect_mismatch = false;
     for (int i = 1; i < argc; ++i) {
         const std::string_view name = argv[i];
         if (name == "--expect-mismatch") expect_mismatch = true;
@@ -633,24 +579,20 @@ int main(int argc, char** argv) {
     if (seconds <= 0 && limit <= 0) seconds = 10;
     std::printf("stress: seed %llu, %zu threads\n", seed, threads);
     std::fflush(stdout);
-
     Totals totals;
     const auto begin = std::chrono::steady_clock::now();
     const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
-    const auto in_time = [&](long long rounds) { return limit > 0 ? rounds < limit : elapsed() < seconds; };
     const unsigned long long first = seed;
-    long long rounds = 0;
-    bool same = true;
-    while (same && in_time(rounds)) {
+    while (same && (limit <= 0 || rounds < limit) && (seconds <= 0 || elapsed() < seconds)) {
         std::future<bool> round = std::async(std::launch::async, [&] { return play_round(seed, threads, totals); });
         const bool over = round.wait_for(kHang) == std::future_status::ready;
         same = over && round.get();
         ++rounds;
         if (!same) std::fprintf(stderr, "%sreplay: %s --seed %llu --threads %zu --rounds 1\n", over ? "" : "a round does not end; ", argv[0], seed, threads);
         if (!over) std::_Exit(1);
-        seed = Random(seed).next();
+        seed = Random(seed).engine();
     }
-    const long long promised = totals.callbacks.promised(), fired = totals.callbacks.kept();
+    const long long promised = totals.callbacks.promised, fired = totals.callbacks.kept;
     std::printf("stress: seed %llu, %lld rounds, %lld operators, %lld callbacks registered, %lld fired, %.1f s\n", first, rounds,
                 static_cast<long long>(totals.operators), promised, fired, elapsed());
     return (same && promised == fired) == expect_mismatch;

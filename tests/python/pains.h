@@ -13,12 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                             \
-    do {                                                                             \
-        if (!(condition)) {                                                          \
-            fprintf(stderr, "line %d: CHECK(%s) failed\n", __LINE__, #condition);    \
-            _exit(1);                                                                \
-        }                                                                            \
+#define CHECK(condition)                                                          \
+    do {                                                                          \
+        if (!(condition)) {                                                       \
+            fprintf(stderr, "line %d: CHECK(%s) failed\n", __LINE__, #condition); \
+            _exit(1);                                                             \
+        }                                                                         \
     } while (0)
 
 /* The thread has an error of this kind whose text contains `part`; takes it. */

@@ -40,7 +40,7 @@ FORK = """
         with crt.tracing():
             y = x + 1
         assert y.numpy().max() == 2
-    def chain(n=12):
+    def chain(n=6):
         x = y = crt.full((1024, 1024), 1 / 1024)
         for _ in range(n): y = crt.matmul(y, x)
         return y
@@ -218,7 +218,7 @@ def test_multiprocessing(method, tmp_path):
 PENDING = """
     import atexit, os, signal, sys, threading, time, numpy as np, clika_runtime as crt
     x = y = crt.full((1024, 1024), 1 / 1024)
-    for _ in range(8): y = crt.matmul(y, x)
+    for _ in range(5): y = crt.matmul(y, x)
     kept = [y, crt.Stream()]
     with crt.stream(kept[1]):
         z = crt.sum(y)

@@ -119,7 +119,7 @@ def test_pain_04_a_callback_at_the_end_of_the_process(tmp_path):
             }}
             """,
             tmp_path,
-            runs=15,
+            runs=8,
         )
         assert out == "ccccc"  # what is due is called
 
@@ -158,7 +158,7 @@ def test_pain_05_a_callback_that_uses_the_library(tmp_path):
 
 def test_pain_06_the_process_ends_before_its_work(tmp_path):
     """Work that was queued, and would have written something, ran or did not as chance had it.  Here it runs."""
-    for i in range(8):
+    for i in range(5):
         file = tmp_path / f"file{i}"
         file.write_bytes(bytes(4 * 1024))
         run(f"""
@@ -297,10 +297,10 @@ def test_pain_15_memory_is_not_returned():
             return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGESIZE")
         crt.matmul(crt.ones((64, 64)), crt.ones((64, 64))).wait()
         small = rss()
-        kept = [crt.full((4096, 4096), i) for i in range(6)]
+        kept = [crt.full((4096, 4096), i) for i in range(3)]
         crt.eval(kept)
         large = rss()
-        assert large - small > 300 << 20
+        assert large - small > 150 << 20
         del kept
         crt.ones((64, 64)).wait()
         crt.memory.trim()
@@ -389,7 +389,7 @@ def test_pain_22_threads_that_call_once():
             return len(os.listdir("/proc/self/task")), int(open("/proc/self/statm").read().split()[1]) * 4096
         some(100)
         threads, memory = vitals()
-        some(1000)
+        some(600)
         assert vitals()[0] <= threads + 1 and vitals()[1] - memory < 16 << 20
     """)
 
@@ -520,8 +520,7 @@ def test_pain_60_exceptions_that_cross_into_c(tmp_path):
 
 
 def test_pain_62_the_order_of_destructors(tmp_path):
-    """Handles in static objects were released after the library had taken itself apart; so were those of a library that
-    was opened and closed."""
+    """Handles in static objects were released after the library had taken itself apart."""
     code = """
         using namespace ClikaRT;
         static Tensor before_main = ops::relu(ops::full({512, 512}, 0.5));
@@ -529,7 +528,11 @@ def test_pain_62_the_order_of_destructors(tmp_path):
         struct Last {
             Tensor kept;
             ~Last() {
-                kept.on_complete([](const Tensor&) {});
+                try {
+                    kept.on_complete([](const Tensor&) {});
+                    _exit(8);
+                } catch (const Error&) {  // too late; reading is not
+                }
                 if (kept.item_as_vec<float>()[0] != 512) _exit(9);
                 kept = Tensor();
             }
@@ -547,6 +550,10 @@ def test_pain_62_the_order_of_destructors(tmp_path):
         }
     """
     program("#include <cstdlib>\n#include <thread>\n" + textwrap.dedent(code), tmp_path, 3, "cpp")
+
+
+def test_pain_62_a_library_that_is_opened_and_closed(tmp_path):
+    """The same, when a plug-in was unloaded."""
     code = """
         #include <dlfcn.h>
         int main(void) {
