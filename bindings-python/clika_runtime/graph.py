@@ -8,8 +8,9 @@ from typing import Any
 
 from ._convert import operand
 from ._enums import ClikaRTNotImplementedError, ClikaRTTypeError, ClikaRTValueError, NodeKind, OpCode
-from ._library import c_text, check, check_pointer, ffi, lib, text
+from ._library import attend, c_text, check, check_pointer, ffi, lib, origins, text
 from .dtype import DType
+from .scopes import apply, scoped
 from .tensor import Size, Tensor, wrap
 
 __all__ = ["ModelGraph", "Node", "NodeKind", "OpCode", "trace"]
@@ -62,17 +63,22 @@ class ModelGraph:
             ValueError: a wrong number of inputs, a wrong name or a wrong shape.
             TypeError: a wrong dtype.
         """
+        if scoped:
+            apply()
         count = lib.clikart_graph_output_count(self._handle)
         outputs = ffi.new("clikart_tensor*[]", count)
         if isinstance(inputs, Mapping):
             given = list(inputs.items())  # keeps alive what the handles belong to
             names = [c_text(name, "run") for name, _ in given]
             handles = [_handle_of(t) for _, t in given]
-            check(lib.clikart_graph_run_named(self._handle, names, handles, len(handles), outputs, count))
+            status = lib.clikart_graph_run_named(self._handle, names, handles, len(handles), outputs, count)
         else:
             tensors = list(inputs)
             handles = [_handle_of(t) for t in tensors]
-            check(lib.clikart_graph_run(self._handle, handles, len(handles), outputs, count))
+            status = lib.clikart_graph_run(self._handle, handles, len(handles), outputs, count)
+        if origins:
+            attend()
+        check(status)
         return [wrap(outputs[i]) for i in range(count)]
 
 
@@ -119,6 +125,8 @@ def trace(
     for example in example_inputs:
         if not isinstance(example, Tensor):
             raise ClikaRTTypeError(f"trace: example inputs are tensors, got {type(example).__name__}")
+    if scoped:
+        apply()
     check(lib.clikart_capture_begin())
     try:
         stand_ins = [

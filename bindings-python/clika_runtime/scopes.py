@@ -1,7 +1,7 @@
 """Settings of the calling thread, as context managers that are also decorators.
 
-Each scope changes one setting of the thread, and the innermost wins.  Inside of a coroutine a scope holds for the coroutine
-alone: while it is suspended, others of the thread do not see it.
+Each scope changes one setting of the thread, and the innermost wins.  In a task of an event loop a scope holds for that task
+alone: others of the thread do not see it, those that it starts included.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextvars
 import functools
 import inspect
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any, TypeVar, cast
 
@@ -21,10 +22,11 @@ from .streams import Stream
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Scopes that were opened in coroutines and are open: where there is one, calls look which of them hold for them.
+#: Scopes that were opened in tasks of an event loop and are open: where there is one, calls look which hold for them.
 scoped: list[Scope] = []
-#: The scopes of the running coroutine, and the thread they were opened in.
-_chain: contextvars.ContextVar[tuple[int, tuple[Scope, ...]]] = contextvars.ContextVar("clika_runtime_scopes", default=(0, ()))
+_Task = weakref.ref[asyncio.Task[Any]]
+#: The open scopes of a task, and the task: a context may be copied into others, and their scopes are their own.
+_chain: contextvars.ContextVar[tuple[_Task | None, tuple[Scope, ...]]] = contextvars.ContextVar("clika_runtime_scopes", default=(None, ()))
 
 
 class _Thread(threading.local):
@@ -38,12 +40,20 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
+def _running_task() -> asyncio.Task[Any] | None:
+    loop = asyncio._get_running_loop()
+    return None if loop is None else asyncio.current_task(loop)
+
+
+def _own_chain(task: asyncio.Task[Any] | None) -> tuple[Scope, ...]:
+    owner, scopes = _chain.get()
+    return scopes if scopes and owner is not None and owner() is task else ()
+
+
 def apply() -> None:
-    """Puts the scopes of the running coroutine in force, and takes back those of others."""
-    owner, wanted = _chain.get()
-    if wanted and owner != threading.get_ident():
-        wanted = ()  # a context that was copied into another thread
-    if wanted is _thread.scopes or wanted == _thread.scopes:
+    """Puts the scopes of the running task in force, and takes back those of others."""
+    wanted = _own_chain(_running_task())
+    if wanted == _thread.scopes:
         return
     for scope in reversed(_thread.scopes):
         scope._set(_thread.before.pop())
@@ -51,10 +61,6 @@ def apply() -> None:
     for scope in wanted:
         _thread.before.append(scope._set(scope._value))
         _thread.scopes += (scope,)
-
-
-def _in_coroutine() -> bool:
-    return asyncio._get_running_loop() is not None
 
 
 class Scope:
@@ -69,29 +75,36 @@ class Scope:
         raise NotImplementedError
 
     def __enter__(self) -> None:
-        stack = self._entered.__dict__.setdefault("stack", [])
-        if _in_coroutine():
-            owner, scopes = _chain.get()
-            here = threading.get_ident()
-            token = _chain.set((here, (*(scopes if owner == here else ()), self)))
-            scoped.append(self)
-            stack.append((True, token))
-            try:
-                apply()
-            except BaseException:
-                self.__exit__()
-                raise
-        else:
-            stack.append((False, self._set(self._value)))
+        task = _running_task()
+        if task is None:
+            self._stack().append(self._set(self._value))
+            return
+        _chain.set((weakref.ref(task), (*_own_chain(task), self)))
+        scoped.append(self)
+        try:
+            apply()
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: object) -> None:
-        in_coroutine, before = self._entered.stack.pop()
-        if in_coroutine:
-            _chain.reset(before)
-            apply()
+        task = _running_task()
+        scopes = _own_chain(task)
+        if task is not None and self in scopes:
+            last = len(scopes) - 1 - scopes[::-1].index(self)
+            _chain.set((weakref.ref(task), scopes[:last] + scopes[last + 1 :]))
+        elif stack := self._stack():
+            self._set(stack.pop())
+            return
+        # Else an asynchronous generator was left in its scope and is closed by another task: what it set went with its own.
+        apply()
+        if self in scoped:
             scoped.remove(self)
-        else:
-            self._set(before)
+
+    def _stack(self) -> list[Any]:
+        """What was set before, for each time the thread is in the scope outside of tasks."""
+        stack: list[Any] = self._entered.__dict__.setdefault("stack", [])
+        return stack
 
     def __call__(self, fn: F) -> F:
         """The function, run inside of the scope at every call; a generator and a coroutine only while they run."""

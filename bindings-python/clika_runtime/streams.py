@@ -31,6 +31,10 @@ class Stream:
     @staticmethod
     def current(device: str | Device = "cpu") -> Stream:
         """Where work on the bare device goes now: the stream of the innermost ``stream()`` scope, else the thread's lane."""
+        from .scopes import apply, scoped  # which need the class
+
+        if scoped:
+            apply()
         return wrap(lib.clikart_resolve(device_text(device, "current")))
 
     @property

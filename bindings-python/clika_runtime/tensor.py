@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 # NumPy is imported where it is used: it takes longer to import than all the rest.
 
 _release = lib.clikart_tensor_release
+
+
+def release(handle: Any) -> None:
+    """Gives up a handle, and what that makes superfluous."""
+    _release(handle)
+    if returned:
+        let_go()
+
+
 #: Where the elements of a small read lie: struct's codes of those it knows.
 _CODES = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float16": "e", "float32": "f", "float64": "d"}
 _CODES |= {f"u{name}": code.upper() for name, code in _CODES.items() if name.startswith("int")}
@@ -61,7 +70,7 @@ class _HostMemory:
 
     def __init__(self, handle: Any, typestr: str) -> None:
         lib.clikart_tensor_retain(handle)  # a reference of its own: a parameter may take another value
-        self._owner = ffi.gc(ffi.cast("clikart_tensor*", handle), _release)
+        self._owner = ffi.gc(ffi.cast("clikart_tensor*", handle), release)
         address = int(ffi.cast("uintptr_t", check_pointer(lib.clikart_tensor_data(handle))))
         itemsize = DType.of_code(lib.clikart_tensor_dtype(handle)).itemsize
         shape, strides = _dims(handle, lib.clikart_tensor_shape), _dims(handle, lib.clikart_tensor_strides)

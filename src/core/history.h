@@ -22,7 +22,11 @@ struct History {
     // Calls that were recorded and not submitted (see ops/deferred.h): the last that writes (several after an overlap was
     // found), and those that read since.
     SmallVector<Ref<Object>, 1> deferred_writes;
-    SmallVector<Object*, 1> deferred_reads;  // not kept alive: a deferred call takes itself off the list
+    struct DeferredRead {
+        Object* call;    // not kept alive: a deferred call takes itself off the list
+        size_t operand;  // which of its operands this is
+    };
+    SmallVector<DeferredRead, 1> deferred_reads;
 
     bool writes_settled() const noexcept;
     bool reads_settled() const noexcept;

@@ -9,7 +9,7 @@ namespace clikart {
 
 HostRead::HostRead(std::span<Storage* const> storages) {
     watch_process();
-    const Ref<Stream>& host = lane_of_thread().host;
+    const Ref<Stream> host = host_timeline();
     for (;;) {
         SmallVector<Ticket, 2> open;
         {

@@ -25,6 +25,10 @@ const Lane& lane_of_thread() {
     return lane;
 }
 
+Ref<Stream> host_timeline() {
+    return thread_is_over ? make_ref<Stream>(Device{}) : lane_of_thread().host;
+}
+
 void watch_process() {
     static const bool watched = [] {
         watch_forks();

@@ -3,10 +3,21 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <vector>
+
+#include "base/error.h"
+#include "core/device.h"
 
 namespace clikart {
 
 class Stream;
+
+/// A failure that synchronize() has to tell, of a stream or of its device, unless somebody was told before.
+struct UntoldFailure {
+    Ref<Error> error;
+    uint64_t stream;  // Stream::id(): its address may come again
+    Device device;
+};
 
 struct Schedule {
     static Schedule& instance() noexcept {
@@ -24,6 +35,8 @@ struct Schedule {
     uint64_t starved = 0;   // of those executing: that wait for memory of others
     uint64_t finished = 0;  // how many calls are over, ever
     std::condition_variable something_finished;
+    std::vector<UntoldFailure> untold;  // in the order they happened, the last kMostUntold of them
+    static constexpr size_t kMostUntold = 256;
     Stream* first_busy = nullptr;  // streams with something queued or running
 };
 

@@ -279,6 +279,16 @@ void Stream::run_until(uint64_t last) noexcept {
     }
 }
 
+void Stream::note_untold(const Ref<Error>& error) noexcept {
+    auto& untold = Schedule::instance().untold;
+    std::erase_if(untold, [&](const UntoldFailure& f) { return f.error->reported() || (f.error == error && f.stream == id_); });
+    if (untold.size() >= Schedule::kMostUntold) untold.erase(untold.begin());
+    try {
+        untold.push_back({error, id_, device_});
+    } catch (...) {  // no memory for the note; the result has it all the same
+    }
+}
+
 Ref<Error> Stream::execute(Work& work, bool on_caller) noexcept {
     Ref<Error> error = std::move(work.spoiled_);
     const bool failed_before = static_cast<bool>(error);
@@ -300,7 +310,7 @@ Ref<Error> Stream::execute(Work& work, bool on_caller) noexcept {
     for (const auto& output : work.outputs) {
         if (error || covers_all(*output)) output->storage().history().error = error;
     }
-    if (error && (!failure_ || failure_->reported())) failure_ = error;
+    if (error) note_untold(error);
     return failed_before ? nullptr : error;
 }
 

@@ -123,8 +123,12 @@ private:
     void release_waiters(uint64_t ticket) noexcept;
     static void await_next(Callback* callback) noexcept;
     bool wait_for(uint64_t value, int64_t timeout_ns = -1);
-    void throw_unreported();
+    void note_untold(const Ref<Error>& error) noexcept;
+    template <class OfThis>
+    static void throw_untold(OfThis&& of_this);
 
+    static inline std::atomic<uint64_t> next_id_{1};
+    const uint64_t id_ = next_id_.fetch_add(1, std::memory_order_relaxed);
     const Device device_;
     const bool is_default_;
     std::atomic<int> sleepers_{0};  // threads asleep in wait_for
@@ -141,7 +145,6 @@ private:
     Stream* next_waiter_ = nullptr;   // among those that wait for the same stream
     Stream* first_waiter_ = nullptr;  // of those that wait for this one
     Callback* first_callback_ = nullptr;
-    Ref<Error> failure_;         // the first of its work's that synchronize() has to tell
     bool held_by_fork_ = false;  // to be scheduled when it is over
     bool busy_ = false;          // on the list of those with something queued or running
     Stream* next_busy_ = nullptr;

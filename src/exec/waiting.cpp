@@ -1,4 +1,5 @@
 // The waiting half of Stream: for tickets, for whole streams, and callbacks for who does not want to wait.
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -59,13 +60,19 @@ bool Stream::idle() const noexcept {
     return completed() >= last_ticket_;
 }
 
-void Stream::throw_unreported() {
+/// Throws the first failure that `of_this` picks and nobody was told of.
+template <class OfThis>
+void Stream::throw_untold(OfThis&& of_this) {
     Ref<Error> error;
     {
         std::lock_guard lock(submission());
-        error = std::exchange(failure_, nullptr);
+        auto& untold = Schedule::instance().untold;
+        std::erase_if(untold, [](const UntoldFailure& f) { return f.error->reported(); });
+        const auto first = std::find_if(untold.begin(), untold.end(), of_this);
+        if (first == untold.end()) return;
+        error = first->error;
+        untold.erase(first);
     }
-    if (!error || error->reported()) return;
     error->report();
     throw Failure(error);
 }
@@ -77,7 +84,7 @@ bool Stream::synchronize(int64_t timeout_ns) {
         last = last_ticket_;
     }
     if (!wait_for(last, timeout_ns)) return false;
-    throw_unreported();
+    throw_untold([this](const UntoldFailure& f) { return f.stream == id_; });
     return true;
 }
 
@@ -111,7 +118,7 @@ bool Stream::synchronize(Device device, int64_t timeout_ns) {
     for (const auto& [stream, ticket] : busy) {
         if (!stream->wait_for(ticket, deadline.left())) return false;
     }
-    for (const auto& entry : busy) entry.first->throw_unreported();
+    throw_untold([&](const UntoldFailure& f) { return f.device == device; });
     return true;
 }
 

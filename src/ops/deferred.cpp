@@ -36,6 +36,8 @@ public:
     const int self;
     Storage* written;  // owns this, unless a later call does; null when it ended
     std::vector<Ref<Deferred>> before;
+    static constexpr size_t kNowhere = SIZE_MAX;
+    std::vector<size_t> positions;  // of each operand on the list of those that read its storage
 
     /// Takes this off the list of what it writes.
     void unlink_written() noexcept {
@@ -47,13 +49,15 @@ public:
             if (static_cast<int>(i) == self) continue;
             --its.inputs[i]->storage().deferred_references;
             auto& reads = its.inputs[i]->storage().history().deferred_reads;
-            for (size_t k = 0; k < reads.size();) {
-                if (reads[k] == this) {
-                    reads.remove_unordered(k);
-                } else {
-                    ++k;
-                }
+            const auto is_this = [&](size_t k) { return reads[k].call == this && reads[k].operand == i; };
+            size_t at = positions[i];
+            if (at == kNowhere) continue;
+            if (at >= reads.size() || !is_this(at)) {  // the list was joined with another
+                for (at = 0; at < reads.size() && !is_this(at);) ++at;
             }
+            if (at == reads.size()) continue;
+            reads.remove_unordered(at);
+            if (at < reads.size()) static_cast<Deferred*>(reads[at].call)->positions[reads[at].operand] = at;
         }
     }
 
@@ -66,16 +70,9 @@ private:
     }
 };
 
-Deferred* as_deferred(Object* object) noexcept {
-    return static_cast<Deferred*>(object);
-}
-
 /// Adds what has to be submitted before; a call that ends at this moment needs no order.
 void need(std::vector<Ref<Deferred>>& before, Object* object) {
-    auto* const deferred = as_deferred(object);
-    for (const auto& known : before) {
-        if (known.get() == deferred) return;
-    }
+    auto* const deferred = static_cast<Deferred*>(object);
     if (deferred->retain_if_alive()) before.push_back(Ref<Deferred>::adopt(deferred));
 }
 
@@ -176,16 +173,24 @@ void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output
     }
     History& history = written.history();
     for (const auto& write : history.deferred_writes) need(deferred->before, write.get());
-    for (Object* read : history.deferred_reads) need(deferred->before, read);
-    for (const auto& input : deferred->work->inputs) {
-        if (!input) continue;
-        input->storage().history().deferred_reads.push_back(deferred.get());
-        input->storage().note_deferred();
-        ++input->storage().deferred_references;
+    for (const auto& read : history.deferred_reads) {
+        need(deferred->before, read.call);
+        static_cast<Deferred*>(read.call)->positions[read.operand] = Deferred::kNowhere;
+    }
+    history.deferred_reads.clear();
+    const auto& inputs = deferred->work->inputs;
+    deferred->positions.resize(inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+        if (!inputs[i]) continue;
+        Storage& storage = inputs[i]->storage();
+        auto& reads = storage.history().deferred_reads;
+        deferred->positions[i] = reads.size();
+        reads.push_back({deferred.get(), i});
+        storage.note_deferred();
+        ++storage.deferred_references;
     }
     for (auto& write : history.deferred_writes) garbage.push_back(std::move(write));
     history.deferred_writes.clear();
-    history.deferred_reads.clear();
     history.deferred_writes.push_back(deferred);
     written.note_deferred();
     written.deferred_links.push_back(&deferred->written);
@@ -213,7 +218,7 @@ void submit_deferred_for_writing(Storage& storage) {
     {
         std::lock_guard lock(submission());
         for (const auto& write : storage.history().deferred_writes) need(wanted, write.get());
-        for (Object* read : storage.history().deferred_reads) need(wanted, read);
+        for (const auto& read : storage.history().deferred_reads) need(wanted, read.call);
     }
     submit(std::move(wanted));
 }

@@ -8,7 +8,7 @@ from typing import Any
 from .. import ops
 from .._enums import ClikaRTError, ClikaRTTypeError, ClikaRTValueError
 from .._library import ffi, lib
-from ..tensor import Tensor, tensor
+from ..tensor import Tensor, release, tensor
 
 
 class Parameter(Tensor):
@@ -29,7 +29,7 @@ class Parameter(Tensor):
         handle = data._handle  # once: data may be a parameter that is just taking another value
         lib.clikart_tensor_retain(handle)
         # Releases itself when the last who looks at it is done: another thread may just be computing with the old one.
-        self._handle = ffi.gc(ffi.cast("clikart_tensor*", handle), lib.clikart_tensor_release)
+        self._handle = ffi.gc(ffi.cast("clikart_tensor*", handle), release)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (tensor(self._read("pickle")),)
