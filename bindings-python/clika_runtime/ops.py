@@ -12,7 +12,7 @@ from .devices import DeviceLike
 from .dtype import DType
 from .scopes import apply, scoped
 from .streams import Stream
-from .tensor import Tensor, wrap
+from .tensor import Tensor
 
 __all__ = [
     "abs",
@@ -51,6 +51,7 @@ __all__ = [
     "tanh_",
 ]
 
+new = Tensor.__new__
 _full = lib.clikart_full
 _arange = lib.clikart_arange
 _cast = lib.clikart_cast
@@ -108,7 +109,11 @@ def full(shape: int | Sequence[int], value: TensorLike, dtype: DType | None = No
     handle = _full(*int_list(shape), value._handle if type(value) is Tensor else operand(value), dtype_code(dtype), placement(device, stream))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def arange(start: TensorLike, end: TensorLike, step: TensorLike = 1, dtype: DType | None = None, device: DeviceLike = None, stream: Stream | None = None) -> Tensor:
@@ -134,7 +139,11 @@ def arange(start: TensorLike, end: TensorLike, step: TensorLike = 1, dtype: DTyp
     handle = _arange(start._handle if type(start) is Tensor else operand(start), end._handle if type(end) is Tensor else operand(end), step._handle if type(step) is Tensor else operand(step), dtype_code(dtype), placement(device, stream))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def cast(x: TensorLike, dtype: DType) -> Tensor:
@@ -153,7 +162,11 @@ def cast(x: TensorLike, dtype: DType) -> Tensor:
     handle = _cast(x._handle if type(x) is Tensor else operand(x), dtype_code(dtype))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def copy(x: TensorLike) -> Tensor:
@@ -170,7 +183,11 @@ def copy(x: TensorLike) -> Tensor:
     handle = _copy(x._handle if type(x) is Tensor else operand(x))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def add(a: TensorLike, b: TensorLike) -> Tensor:
@@ -191,7 +208,11 @@ def add(a: TensorLike, b: TensorLike) -> Tensor:
     handle = _add(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def add_(a: Tensor, b: TensorLike) -> Tensor:
@@ -229,7 +250,11 @@ def sub(a: TensorLike, b: TensorLike) -> Tensor:
     handle = _sub(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def sub_(a: Tensor, b: TensorLike) -> Tensor:
@@ -266,7 +291,11 @@ def mul(a: TensorLike, b: TensorLike) -> Tensor:
     handle = _mul(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def mul_(a: Tensor, b: TensorLike) -> Tensor:
@@ -303,7 +332,11 @@ def div(a: TensorLike, b: TensorLike) -> Tensor:
     handle = _div(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def div_(a: Tensor, b: TensorLike) -> Tensor:
@@ -340,7 +373,11 @@ def maximum(a: TensorLike, b: TensorLike) -> Tensor:
     handle = _maximum(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def maximum_(a: Tensor, b: TensorLike) -> Tensor:
@@ -373,7 +410,11 @@ def exp(x: TensorLike) -> Tensor:
     handle = _exp(x._handle if type(x) is Tensor else operand(x))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def exp_(x: Tensor) -> Tensor:
@@ -409,7 +450,11 @@ def relu(x: TensorLike) -> Tensor:
     handle = _relu(x._handle if type(x) is Tensor else operand(x))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def relu_(x: Tensor) -> Tensor:
@@ -442,7 +487,11 @@ def tanh(x: TensorLike) -> Tensor:
     handle = _tanh(x._handle if type(x) is Tensor else operand(x))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def tanh_(x: Tensor) -> Tensor:
@@ -478,7 +527,11 @@ def abs(x: TensorLike) -> Tensor:
     handle = _abs(x._handle if type(x) is Tensor else operand(x))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def abs_(x: Tensor) -> Tensor:
@@ -517,7 +570,11 @@ def sum(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = 
     handle = _sum(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def mean(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -541,7 +598,11 @@ def mean(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool =
     handle = _mean(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def amax(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -564,7 +625,11 @@ def amax(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool =
     handle = _amax(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def argmax(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -588,7 +653,11 @@ def argmax(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool
     handle = _argmax(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def softmax(x: TensorLike, dim: int = -1) -> Tensor:
@@ -610,7 +679,11 @@ def softmax(x: TensorLike, dim: int = -1) -> Tensor:
     handle = _softmax(x._handle if type(x) is Tensor else operand(x), as_int(dim))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def reshape(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
@@ -631,7 +704,11 @@ def reshape(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
     handle = _reshape(x._handle if type(x) is Tensor else operand(x), *int_list(shape))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def permute(x: TensorLike, dims: int | Sequence[int]) -> Tensor:
@@ -653,7 +730,11 @@ def permute(x: TensorLike, dims: int | Sequence[int]) -> Tensor:
     handle = _permute(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def slice(x: TensorLike, dim: int, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
@@ -679,7 +760,11 @@ def slice(x: TensorLike, dim: int, start: int | None = None, end: int | None = N
     handle = _slice(x._handle if type(x) is Tensor else operand(x), as_int(dim), optional_int(start), optional_int(end), as_int(step))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def select(x: TensorLike, dim: int, index: int) -> Tensor:
@@ -701,7 +786,11 @@ def select(x: TensorLike, dim: int, index: int) -> Tensor:
     handle = _select(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(index))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def concat(tensors: Iterable[TensorLike], dim: int = 0) -> Tensor:
@@ -724,7 +813,11 @@ def concat(tensors: Iterable[TensorLike], dim: int = 0) -> Tensor:
     handle = _concat(handles, count, as_int(dim))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def matmul(a: TensorLike, b: TensorLike) -> Tensor:
@@ -747,7 +840,11 @@ def matmul(a: TensorLike, b: TensorLike) -> Tensor:
     handle = _matmul(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
 
 
 def nonzero(x: TensorLike) -> Tensor:
@@ -769,4 +866,8 @@ def nonzero(x: TensorLike) -> Tensor:
     handle = _nonzero(x._handle if type(x) is Tensor else operand(x))
     if origins:
         attend()
-    return wrap(handle)
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result

@@ -6,27 +6,31 @@ alone: others of the thread do not see it, those that it starts included.
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import functools
 import inspect
+import sys
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Generator
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ._enums import ClikaRTTypeError
 from ._library import NULL, c_text, check, ffi, lib, text
 from .devices import Device
 from .streams import Stream
 
+if TYPE_CHECKING:
+    import asyncio  # which takes as long to import as all the rest: at run time only a program that uses it has it
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Scopes that were opened in tasks of an event loop and are open: where there is one, calls look which hold for them.
 scoped: list[Scope] = []
-_Task = weakref.ref[asyncio.Task[Any]]
 #: The open scopes of a task, and the task: a context may be copied into others, and their scopes are their own.
-_chain: contextvars.ContextVar[tuple[_Task | None, tuple[Scope, ...]]] = contextvars.ContextVar("clika_runtime_scopes", default=(None, ()))
+_chain: contextvars.ContextVar[tuple[weakref.ref[asyncio.Task[Any]] | None, tuple[Scope, ...]]] = contextvars.ContextVar(
+    "clika_runtime_scopes", default=(None, ())
+)
 
 
 class _Thread(threading.local):
@@ -41,8 +45,11 @@ _thread = _Thread()
 
 
 def _running_task() -> asyncio.Task[Any] | None:
-    loop = asyncio._get_running_loop()
-    return None if loop is None else asyncio.current_task(loop)
+    running = sys.modules.get("asyncio")
+    if running is None or (loop := running._get_running_loop()) is None:
+        return None
+    task: asyncio.Task[Any] | None = running.current_task(loop)
+    return task
 
 
 def _own_chain(task: asyncio.Task[Any] | None) -> tuple[Scope, ...]:

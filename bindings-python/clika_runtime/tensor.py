@@ -317,26 +317,22 @@ class Tensor:
 
     # ---- operators
 
-    def __add__(self, other: TensorLike) -> Tensor:
-        return _ops.add(self, other)
+    if TYPE_CHECKING:  # the operators themselves, see below
+
+        def __add__(self, other: TensorLike) -> Tensor: ...
+        def __sub__(self, other: TensorLike) -> Tensor: ...
+        def __mul__(self, other: TensorLike) -> Tensor: ...
+        def __truediv__(self, other: TensorLike) -> Tensor: ...
+        def __matmul__(self, other: TensorLike) -> Tensor: ...
 
     def __radd__(self, other: TensorLike) -> Tensor:
         return _ops.add(other, self)
 
-    def __sub__(self, other: TensorLike) -> Tensor:
-        return _ops.sub(self, other)
-
     def __rsub__(self, other: TensorLike) -> Tensor:
         return _ops.sub(other, self)
 
-    def __mul__(self, other: TensorLike) -> Tensor:
-        return _ops.mul(self, other)
-
     def __rmul__(self, other: TensorLike) -> Tensor:
         return _ops.mul(other, self)
-
-    def __truediv__(self, other: TensorLike) -> Tensor:
-        return _ops.div(self, other)
 
     def __rtruediv__(self, other: TensorLike) -> Tensor:
         return _ops.div(other, self)
@@ -352,9 +348,6 @@ class Tensor:
 
     def __itruediv__(self, other: TensorLike) -> Tensor:
         return _ops.div_(self, other)
-
-    def __matmul__(self, other: TensorLike) -> Tensor:
-        return _ops.matmul(self, other)
 
     def __rmatmul__(self, other: TensorLike) -> Tensor:
         return _ops.matmul(other, self)
@@ -481,3 +474,7 @@ def tensor(data: Any, dtype: DType | None = None) -> Tensor:
 
 
 from . import ops as _ops  # noqa: E402  (ops needs the class above)
+
+# Without a method of Python in between, which would take as long as the rest of the way into the library.
+for _name, _operator in (("add", _ops.add), ("sub", _ops.sub), ("mul", _ops.mul), ("truediv", _ops.div), ("matmul", _ops.matmul)):
+    setattr(Tensor, f"__{_name}__", _operator)

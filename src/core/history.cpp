@@ -12,28 +12,7 @@ const bool reads_are_forgotten = std::getenv("CLIKA_PLANTED_FAULT") != nullptr;
 constexpr bool reads_are_forgotten = false;
 #endif
 
-template <class List>
-bool settled(const List& tickets) noexcept {
-    for (const Ticket& ticket : tickets) {
-        if (!ticket.settled()) return false;
-    }
-    return true;
-}
-
 }  // namespace
-
-std::mutex& submission() noexcept {
-    static std::mutex& mutex = *new std::mutex;  // never destroyed: static destructors of the program may release tensors
-    return mutex;
-}
-
-bool History::writes_settled() const noexcept {
-    return settled(writes);
-}
-
-bool History::reads_settled() const noexcept {
-    return settled(reads);
-}
 
 void History::record_read(const Ref<Timeline>& stream, uint64_t ticket) noexcept {
     if (reads_are_forgotten) return;

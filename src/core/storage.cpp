@@ -28,15 +28,18 @@ void add_all(List& to, List& from) {
 void add_history(History& to, History& from) {
     add_all(to.writes, from.writes);
     add_all(to.reads, from.reads);
-    add_all(to.deferred_writes, from.deferred_writes);
-    add_all(to.deferred_reads, from.deferred_reads);
+    if (from.deferred) {
+        add_all(to.deferred_use().writes, from.deferred->writes);
+        add_all(to.deferred_use().reads, from.deferred->reads);
+    }
     if (!to.error) to.error = from.error;
 }
 
 /// The deferred writes of a history that no memory has any more.
 void take_deferred(History& history, SmallVector<Ref<Object>, 1>& taken) {
-    add_all(taken, history.deferred_writes);
-    history.deferred_writes.clear();
+    if (!history.deferred) return;
+    add_all(taken, history.deferred->writes);
+    history.deferred->writes.clear();
 }
 
 }  // namespace

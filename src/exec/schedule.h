@@ -25,12 +25,13 @@ struct Schedule {
         return schedule;
     }
 
-    int gate_closed = 0;                         // by how many: no more work is taken
-    bool cancelling = false;                     // what is queued fails instead of running
-    uint64_t unfinished = 0;                     // calls submitted and not over, on all streams
-    std::condition_variable nothing_unfinished;  // or cancelled
-    int forking = 0;                             // forks under way, by how many threads: nothing starts meanwhile
-    uint64_t executing = 0;                      // kernels and host reads under way
+    int gate_closed = 0;      // by how many: no more work is taken
+    bool cancelling = false;  // what is queued fails instead of running
+    uint64_t unfinished = 0;  // calls submitted and not over, on all streams
+    int draining = 0;         // threads that wait for the next
+    std::condition_variable nothing_unfinished;
+    int forking = 0;         // forks under way, by how many threads: nothing starts meanwhile
+    uint64_t executing = 0;  // kernels and host reads under way
     std::condition_variable nothing_executing;
     uint64_t starved = 0;   // of those executing: that wait for memory of others
     uint64_t finished = 0;  // how many calls are over, ever

@@ -35,9 +35,15 @@ bool drain_streams(int64_t timeout_ns) {
     std::unique_lock lock(submission());
     if (ThreadPool::orphaned()) return true;  // a fork's child that computed nothing: what is queued is its parent's
     const auto over = [&] { return all.unfinished == 0; };
-    if (timeout_ns >= 0) return all.nothing_unfinished.wait_for(lock, std::chrono::nanoseconds(timeout_ns), over);
-    all.nothing_unfinished.wait(lock, over);
-    return true;
+    ++all.draining;
+    bool done = true;
+    if (timeout_ns >= 0) {
+        done = all.nothing_unfinished.wait_for(lock, std::chrono::nanoseconds(timeout_ns), over);
+    } else {
+        all.nothing_unfinished.wait(lock, over);
+    }
+    --all.draining;
+    return done;
 }
 
 void cancel_queued() noexcept {

@@ -43,9 +43,13 @@ Ref<Error> explained(const Work& work, const Ref<Error>& error, bool on_caller) 
     }
 }
 
+Ref<Error> cancelled(const Work& work) {
+    return make_ref<Error>(ErrorKind::Error, fmt::format("{}: cancelled before it ran", work.name()), work.origin);
+}
+
 /// What already spoiled the operands of work that is about to start.
 Ref<Error> spoiled_by(const Work& work) {
-    if (Schedule::instance().cancelling) return make_ref<Error>(ErrorKind::Error, fmt::format("{}: cancelled before it ran", work.name()), work.origin);
+    if (Schedule::instance().cancelling) return cancelled(work);
     for (const auto& input : work.inputs) {
         if (const Ref<Error>& error = input->storage().history().error) return error;
     }
@@ -56,8 +60,8 @@ bool covers_all(const Tensor& tensor) noexcept {
     return tensor.is_contiguous() && tensor.offset() == 0 && tensor.numel() * size_of(tensor.dtype()) == tensor.storage().bytes();
 }
 
+/// Of work in place.
 bool cures(const Work& work) {
-    if (!work.in_place) return false;
     for (const auto& output : work.outputs) {
         if (output->storage().history().error && covers_all(*output)) return true;
     }
@@ -106,16 +110,19 @@ bool Stream::start_on_caller(Work& work, bool at_once, uint64_t& ticket) {
     std::lock_guard lock(submission());
     require_open(work);
     if (running_ || first_ || all.forking) return false;
+    // One pass over the operands: this is in every call.
+    if (all.cancelling) work.spoiled_ = cancelled(work);
     for (const auto& input : work.inputs) {
-        if (!input->storage().history().writes_settled()) return false;
+        History& history = input->storage().history();
+        if (!history.writes_settled()) return false;
+        if (history.error && !work.spoiled_) work.spoiled_ = history.error;
+        history.reserve_read();
     }
     for (const auto& output : work.outputs) {
         const History& history = output->storage().history();
         if (!history.writes_settled() || !history.reads_settled()) return false;
     }
-    work.spoiled_ = spoiled_by(work);
-    work.cures_ = cures(work);
-    for (const auto& input : work.inputs) input->storage().history().reserve_read();
+    if (work.in_place) work.cures_ = cures(work);
     // From here on nothing throws.
     running_ = true;
     mark_busy();
@@ -262,7 +269,7 @@ void Stream::run_until(uint64_t last) noexcept {
                 ++all.executing;
                 try {
                     work->spoiled_ = spoiled_by(*work);
-                    work->cures_ = cures(*work);
+                    work->cures_ = work->in_place && cures(*work);
                 } catch (...) {
                     work->spoiled_ = current_error();
                 }
@@ -333,7 +340,7 @@ void Stream::release_waiters(uint64_t ticket) noexcept {
     if (all.starved > 0) all.something_finished.notify_all();
     if (--all.unfinished == 0) {
         all.cancelling = false;
-        all.nothing_unfinished.notify_all();
+        if (all.draining > 0) all.nothing_unfinished.notify_all();
     }
     for (Stream** link = &first_waiter_; *link;) {
         Stream* const waiter = *link;

@@ -98,12 +98,14 @@ Ref<Tensor> cast_to(Tensor& input, DType dtype) {
 
 /// A call whose operands were checked and converted: what is left is to run it.
 struct Checked {
+    explicit Checked(const OpInfo& info) noexcept : info(info) {}  // nothing else is cleared: this is in every call
+
     const OpInfo& info;
     KernelFn kernel = nullptr;
-    DTypes dtypes{};
-    OutputSpec spec{};
-    SmallVector<Tensor*, 4> inputs{};
-    SmallVector<Ref<Tensor>, 2> owned{};  // keeps the converted inputs alive
+    DTypes dtypes;
+    OutputSpec spec;
+    SmallVector<Tensor*, 4> inputs;
+    SmallVector<Ref<Tensor>, 2> owned;  // keeps the converted inputs alive
 
     OpCall call(const Attributes& attributes) const { return {info, {inputs.data(), inputs.size()}, attributes}; }
 };
@@ -149,8 +151,8 @@ void check(Checked& checked, std::span<Tensor* const> given, const Attributes& a
 }
 
 /// Hands the work to its stream, or keeps it for later.  `self`: see defer().
-void dispatch(KernelWork&& work, const Ref<Stream>& stream, const Ref<Tensor>& output, int self) {
-    if (thread_mode() == Mode::Tracing) {
+void dispatch(KernelWork&& work, const Ref<Stream>& stream, const Ref<Tensor>& output, int self, const ThreadSettings& thread) {
+    if (thread.mode == Mode::Tracing) {
         if (self >= 0) work.inputs[static_cast<size_t>(self)] = nullptr;
         auto deferred = std::make_unique<KernelWork>(std::move(work));
         deferred->origin = current_origin();
@@ -159,7 +161,7 @@ void dispatch(KernelWork&& work, const Ref<Stream>& stream, const Ref<Tensor>& o
     for (const auto& input : work.inputs) submit_deferred(input->storage());
     if (work.in_place) submit_deferred_for_writing(output->storage());
     work.outputs.push_back(output);
-    const bool synchronous = thread_is_synchronous() || stream->is_default();
+    const bool synchronous = thread_is_synchronous(thread) || stream->is_default();
     stream->submit(std::move(work), synchronous);
     if (synchronous) throw_failure(*output);
 }
@@ -168,19 +170,20 @@ void dispatch(KernelWork&& work, const Ref<Stream>& stream, const Ref<Tensor>& o
 
 Ref<Tensor> call(OpCode op, std::span<Tensor* const> given, const Attributes& attributes, const Placement& placement) {
     const OpInfo& info = op_info(op);
+    const ThreadSettings& thread = thread_settings;
     const Device of_inputs = common_device(info, given);
     Device device = placement.stream ? placement.stream->device() : placement.device;
     if (device.type == DeviceType::Unspecified) device = of_inputs.type != DeviceType::Unspecified ? of_inputs : thread_device();
     require_available(device, info.name);
 
-    Checked checked{info};
+    Checked checked(info);
     check(checked, given, attributes);
     // A copy instead of a view: where strides do not allow one, and of numbers, which many calls share.
     if (info.kind == NodeKind::View && (checked.spec.strides.rank() != checked.spec.shape.rank() || checked.inputs[0]->number)) {
         checked.inputs[0] = checked.owned.emplace_back(call(OpCode::Copy, {checked.inputs.data(), 1}, Attributes{})).get();
         info.shape(checked.call(attributes), checked.spec);
     }
-    if (thread_mode() == Mode::Capture) {
+    if (thread.mode == Mode::Capture) {
         if (info.data_dependent) fail(ErrorKind::NotImplemented, "{}: results whose size depends on data cannot be recorded into a graph yet", info.name);
         return thread_recorder()->record(checked.call(attributes), checked.dtypes.result, checked.spec);
     }
@@ -199,13 +202,13 @@ Ref<Tensor> call(OpCode op, std::span<Tensor* const> given, const Attributes& at
         output->leave_size_open();
     }
     if (device.type == DeviceType::Meta) return output;
-    const Ref<Stream> stream = placement.stream ? placement.stream : resolve(device);
+    const Ref<Stream>& stream = placement.stream ? placement.stream : resolve(device, thread);
     output->stream = stream;
 
     KernelWork work(info, checked.kernel, attributes);
     for (Tensor* input : checked.inputs) work.inputs.push_back(Ref<Tensor>::share(input));
     work.cost = estimate(info, {checked.inputs.data(), checked.inputs.size()}, checked.spec.shape);
-    dispatch(std::move(work), stream, output, -1);
+    dispatch(std::move(work), stream, output, -1, thread);
     return output;
 }
 
@@ -273,12 +276,13 @@ void check_destination(const Tensor& to, const char* who) {
 }
 
 void submit_in_place(const Checked& checked, const Attributes& attributes, Tensor& to, int self) {
-    const Ref<Stream> stream = resolve(to.device());
+    const ThreadSettings& thread = thread_settings;
+    const Ref<Stream> stream = resolve(to.device(), thread);
     KernelWork work(checked.info, checked.kernel, attributes);
     work.in_place = true;
     for (Tensor* input : checked.inputs) work.inputs.push_back(Ref<Tensor>::share(input));
     work.cost = estimate(checked.info, {checked.inputs.data(), checked.inputs.size()}, to.shape());
-    dispatch(std::move(work), stream, Ref<Tensor>::share(&to), self);
+    dispatch(std::move(work), stream, Ref<Tensor>::share(&to), self, thread);
 }
 
 }  // namespace
@@ -296,7 +300,7 @@ void copy_into(Tensor& to, Tensor& from) {
         fail(ErrorKind::Value, "{}: shape {} does not broadcast to {}", who, to_string(from.shape()), to_string(to.shape()));
     }
     if (device.type == DeviceType::Meta) return;
-    Checked checked{info};
+    Checked checked(info);
     Tensor* source = &from;
     if (overlaps_otherwise(from, to) || must_be_apart(from, to)) source = checked.owned.emplace_back(copy_of(from)).get();
     if (source->weak) source = checked.owned.emplace_back(scalar_as(*source, to.dtype())).get();
@@ -313,7 +317,7 @@ void call_in_place(OpCode op, std::span<Tensor* const> given, const Attributes& 
     Tensor& to = *given[0];
     check_destination(to, info.name);
     const Device device = common_device(info, given);
-    Checked checked{info};
+    Checked checked(info);
     check(checked, given, attributes);
     if (!(checked.spec.shape == to.shape())) {
         fail(ErrorKind::Value, "{}: the result has shape {}, it cannot be written over {}", info.name, to_string(checked.spec.shape), describe(to));

@@ -48,7 +48,7 @@ public:
         for (size_t i = 0; i < its.inputs.size(); ++i) {
             if (static_cast<int>(i) == self) continue;
             --its.inputs[i]->storage().deferred_references;
-            auto& reads = its.inputs[i]->storage().history().deferred_reads;
+            auto& reads = its.inputs[i]->storage().history().deferred_use().reads;
             const auto is_this = [&](size_t k) { return reads[k].call == this && reads[k].operand == i; };
             size_t at = positions[i];
             if (at == kNowhere) continue;
@@ -139,7 +139,7 @@ void submit(std::vector<Ref<Deferred>> wanted) {
                 if (output) {
                     garbage.push_back(output);
                     hand_over(*next, output);
-                    take(output->storage().history().deferred_writes, next.get(), garbage);
+                    take(output->storage().history().deferred_use().writes, next.get(), garbage);
                 } else {
                     next->unlink_reads(*next->work);
                     next->unlink_written();
@@ -166,32 +166,31 @@ void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output
     Storage& written = output.storage();
     std::vector<Ref<Object>> garbage;  // released after the lock
     std::lock_guard lock(submission());
-    for (const auto& input : deferred->work->inputs) {
+    const auto& inputs = deferred->work->inputs;
+    for (const auto& input : inputs) {
         if (!input) continue;
-        History& history = input->storage().history();
-        for (const auto& write : history.deferred_writes) need(deferred->before, write.get());
+        for (const auto& write : input->storage().history().deferred_use().writes) need(deferred->before, write.get());
     }
-    History& history = written.history();
-    for (const auto& write : history.deferred_writes) need(deferred->before, write.get());
-    for (const auto& read : history.deferred_reads) {
+    DeferredUse& use = written.history().deferred_use();
+    for (const auto& write : use.writes) need(deferred->before, write.get());
+    for (const auto& read : use.reads) {
         need(deferred->before, read.call);
         static_cast<Deferred*>(read.call)->positions[read.operand] = Deferred::kNowhere;
     }
-    history.deferred_reads.clear();
-    const auto& inputs = deferred->work->inputs;
+    use.reads.clear();
     deferred->positions.resize(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
         if (!inputs[i]) continue;
         Storage& storage = inputs[i]->storage();
-        auto& reads = storage.history().deferred_reads;
+        auto& reads = storage.history().deferred_use().reads;
         deferred->positions[i] = reads.size();
         reads.push_back({deferred.get(), i});
         storage.note_deferred();
         ++storage.deferred_references;
     }
-    for (auto& write : history.deferred_writes) garbage.push_back(std::move(write));
-    history.deferred_writes.clear();
-    history.deferred_writes.push_back(deferred);
+    for (auto& write : use.writes) garbage.push_back(std::move(write));
+    use.writes.clear();
+    use.writes.push_back(deferred);
     written.note_deferred();
     written.deferred_links.push_back(&deferred->written);
 }
@@ -199,26 +198,20 @@ void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output
 bool is_deferred(Storage& storage) {
     if (!storage.may_have_deferred()) return false;
     std::lock_guard lock(submission());
-    return !storage.history().deferred_writes.empty();
+    const auto& use = storage.history().deferred;
+    return use && !use->writes.empty();
 }
 
-void submit_deferred(Storage& storage) {
-    if (!storage.may_have_deferred()) return;
+void submit_deferred_of(Storage& storage, bool for_writing) {
     std::vector<Ref<Deferred>> wanted;
     {
         std::lock_guard lock(submission());
-        for (const auto& write : storage.history().deferred_writes) need(wanted, write.get());
-    }
-    submit(std::move(wanted));
-}
-
-void submit_deferred_for_writing(Storage& storage) {
-    if (!storage.may_have_deferred()) return;
-    std::vector<Ref<Deferred>> wanted;
-    {
-        std::lock_guard lock(submission());
-        for (const auto& write : storage.history().deferred_writes) need(wanted, write.get());
-        for (const auto& read : storage.history().deferred_reads) need(wanted, read.call);
+        const auto& use = storage.history().deferred;
+        if (!use) return;
+        for (const auto& write : use->writes) need(wanted, write.get());
+        if (for_writing) {
+            for (const auto& read : use->reads) need(wanted, read.call);
+        }
     }
     submit(std::move(wanted));
 }

@@ -14,10 +14,15 @@ namespace clikart {
 /// position of the inputs the output is to be put when it is submitted (-1: it is none).
 void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output, int self);
 
-/// Submits the deferred calls that the value of a storage waits for, in an order that keeps what the program said.
-void submit_deferred(Storage& storage);
-/// The same, and those that read it: before something else writes it.
-void submit_deferred_for_writing(Storage& storage);
+/// Submits the deferred calls that the value of a storage waits for, in an order that keeps what the program said; and,
+/// before something else writes it, those that read it.
+void submit_deferred_of(Storage& storage, bool for_writing);
+inline void submit_deferred(Storage& storage) {
+    if (storage.may_have_deferred()) submit_deferred_of(storage, false);
+}
+inline void submit_deferred_for_writing(Storage& storage) {
+    if (storage.may_have_deferred()) submit_deferred_of(storage, true);
+}
 
 /// Whether the storage's value waits for a deferred call.
 bool is_deferred(Storage& storage);

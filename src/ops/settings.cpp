@@ -10,65 +10,49 @@
 namespace clikart {
 namespace {
 
-bool synchronous_from_environment() noexcept {
-    const char* const wish = std::getenv("CLIKA_SYNC");
-    return wish && *wish && std::strcmp(wish, "0") != 0;
-}
-
-// Plain values, because these are read in every call.
-thread_local Mode mode = Mode::Eager;
-thread_local int8_t synchronous = -1;  // not set
-thread_local DeviceType device_type = DeviceType::Unspecified;
-thread_local int32_t device_index = 0;
-thread_local bool any_stream = false;
-
 thread_local std::vector<std::pair<Device, Ref<Stream>>> streams;  // at most one for a device
 
 }  // namespace
 
-Mode thread_mode() noexcept {
-    return mode;
+bool synchronous_from_environment() noexcept {
+    static const bool wished = [] {
+        const char* const text = std::getenv("CLIKA_SYNC");
+        return text && *text && std::strcmp(text, "0") != 0;
+    }();
+    return wished;
 }
 
 void set_thread_mode(Mode wanted) {
     if (wanted < Mode::Eager || wanted > Mode::Capture) fail(ErrorKind::Value, "set_mode: {} is no mode", static_cast<int>(wanted));
     if (wanted == Mode::Capture && !thread_recorder()) fail(ErrorKind::Error, "set_mode: the calling thread is not recording a graph");
-    mode = wanted;
-}
-
-bool thread_is_synchronous() noexcept {
-    if (synchronous < 0) {
-        static const bool by_default = synchronous_from_environment();
-        return by_default;
-    }
-    return synchronous;
+    thread_settings.mode = wanted;
 }
 
 void set_thread_synchronous(bool wanted) noexcept {
-    synchronous = wanted;
+    thread_settings.synchronous = wanted;
+    thread_settings.synchronous_was_set = true;
 }
 
 Device thread_device() noexcept {
-    return device_type == DeviceType::Unspecified ? Device{} : Device{device_type, device_index};
+    const Device set = thread_settings.device;
+    return set.type == DeviceType::Unspecified ? Device{} : set;
 }
 
 Device set_device_of_thread() noexcept {
-    return {device_type, device_index};
+    return thread_settings.device;
 }
 
 void set_thread_device(Device device) {
     if (device.type != DeviceType::Unspecified) require_available(device, "device");
-    device_type = device.type;
-    device_index = device.index;
+    thread_settings.device = device;
 }
 
-Ref<Stream> thread_stream(Device device) {
-    if (any_stream) {
-        for (const auto& [on, stream] : streams) {
-            if (on == device) return stream;
-        }
+const Ref<Stream>& thread_stream(Device device) noexcept {
+    static const auto& none = *new Ref<Stream>;
+    for (const auto& entry : streams) {
+        if (entry.first == device) return entry.second;
     }
-    return nullptr;
+    return none;
 }
 
 void set_thread_stream(Device device, const Ref<Stream>& stream) {
@@ -77,12 +61,7 @@ void set_thread_stream(Device device, const Ref<Stream>& stream) {
     }
     std::erase_if(streams, [&](const auto& entry) { return entry.first == device; });
     if (stream) streams.emplace_back(device, stream);
-    any_stream = !streams.empty();
-}
-
-Ref<Stream> resolve(Device device) {
-    if (Ref<Stream> stream = thread_stream(device)) return stream;
-    return Stream::lane();
+    thread_settings.any_stream = !streams.empty();
 }
 
 // ---- call sites ------------------------------------------------------------------------------------------------------

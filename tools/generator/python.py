@@ -65,9 +65,10 @@ def ops_py(ops: list[Op]) -> str:
     text += "from __future__ import annotations\n\nfrom collections.abc import Iterable, Sequence\nfrom operator import index as as_int\n\n"
     text += "from ._convert import TensorLike, destination, dtype_code, int_list, operand, operands, optional_int, placement\n"
     text += "from ._library import attend, lib, origins, raise_error\nfrom .devices import DeviceLike\nfrom .dtype import DType\n"
-    text += "from .scopes import apply, scoped\nfrom .streams import Stream\nfrom .tensor import Tensor, wrap\n\n"
+    text += "from .scopes import apply, scoped\nfrom .streams import Stream\nfrom .tensor import Tensor\n\n"
     names = [op.name for op in ops] + [f"{op.name}_" for op in ops if op.in_place]
     text += "__all__ = [\n" + "".join(f'    "{name}",\n' for name in sorted(names)) + "]\n\n"
+    text += "new = Tensor.__new__\n"
     for name in names:
         text += f"_{name} = lib.clikart_{name}\n"
     for op in ops:
@@ -89,7 +90,8 @@ def ops_py(ops: list[Op]) -> str:
                 text += f"    handles, count, {p.name} = operands({p.name})\n"
         text += "    if scoped:\n        apply()\n"
         text += f"    handle = _{op.name}({', '.join(arguments)})\n"
-        text += "    if origins:\n        attend()\n    return wrap(handle)\n"
+        text += "    if origins:\n        attend()\n    if not handle:\n        raise_error()\n"
+        text += "    result = new(Tensor)\n    result._handle = handle\n    return result\n"  # wrap(), without the call
         if op.in_place:
             first = op.params[0].name
             params[0] = f"{first}: Tensor"
