@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "boundary.h"
+#include "exec/fork.h"
 #include "ops/call_site.h"
 
 using namespace clikart;
@@ -53,6 +54,8 @@ std::pair<int64_t, int64_t> reach(const Dims& shape, const Dims& strides) {
 clikart_tensor* clikart_tensor_borrow(const clikart_borrow* what) {
     return guarded([&] {
         constexpr const char* who = "tensor_borrow";
+        static const bool held = (hold_at_fork(mutex), true);
+        (void)held;
         if (!what) fail(ErrorKind::Type, "{}: the description is NULL", who);
         if (what->struct_size < sizeof(clikart_borrow))
             fail(ErrorKind::Value, "{}: struct_size is {}, expected {}", who, what->struct_size, sizeof(clikart_borrow));
@@ -65,15 +68,15 @@ clikart_tensor* clikart_tensor_borrow(const clikart_borrow* what) {
         if (address % static_cast<size_t>(size) != 0) fail(ErrorKind::Value, "{}: the address {:#x} is not aligned for {}", who, address, name_of(dtype));
         auto [low, high] = reach(shape, strides);
         int64_t bytes;
-        if (__builtin_mul_overflow(high - low, size, &bytes) || __builtin_mul_overflow(low, size, &low)) {
+        if (__builtin_sub_overflow(high, low, &bytes) || __builtin_mul_overflow(bytes, size, &bytes) || __builtin_mul_overflow(low, size, &low) ||
+            address + static_cast<uintptr_t>(low) + static_cast<uintptr_t>(bytes) < address + static_cast<uintptr_t>(low)) {
             fail(ErrorKind::Value, "{}: shape {} with strides {} reaches further than memory can", who, to_string(shape), to_string(strides));
         }
         auto borrowed = std::make_unique<Borrowed>(Borrowed{what->release, what->user_data, what->token});
-        const auto storage = Storage::borrow(static_cast<char*>(what->data) + low, bytes, Device{}, what->writable, {&give_back, borrowed.get()});
-        auto* const note = borrowed.release();  // the storage's now
-        (void)note;
+        const auto storage = Storage::borrow(reinterpret_cast<void*>(address + static_cast<uintptr_t>(low)), bytes, Device{}, what->writable);
         auto tensor = make_ref<Tensor>(dtype, shape, strides, -low / size, storage);
         tensor->born_with_data = true;
+        storage->set_lender({&give_back, borrowed.release()});  // last: until here the memory is the caller's
         return to_handle(std::move(tensor));
     });
 }

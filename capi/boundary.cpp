@@ -1,29 +1,40 @@
 #include "boundary.h"
 
-#include <algorithm>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
 
-#include "base/log.h"
 #include "ops/call_site.h"
 
 namespace clikart {
 namespace {
 
 // Released with the thread, and replaced by the next failure.
-thread_local Ref<Error> thread_error;
+struct ErrorOfThread {
+    Ref<Error> error;
+    ~ErrorOfThread();
+};
+thread_local bool thread_is_over = false;  // outlives the error: objects that are destroyed after it may still fail
+thread_local ErrorOfThread of_thread;
+
+ErrorOfThread::~ErrorOfThread() {
+    thread_is_over = true;
+}
+
+Ref<Error> exchange_thread_error(Ref<Error> next) noexcept {
+    if (thread_is_over) return nullptr;
+    return std::exchange(of_thread.error, std::move(next));
+}
 
 }  // namespace
 
 void store_current_error() noexcept {
-    thread_error = current_error();
+    exchange_thread_error(current_error());
 }
 
-ErrorPutAside::ErrorPutAside() noexcept : error_(std::move(thread_error)) {}
+ErrorPutAside::ErrorPutAside() noexcept : error_(exchange_thread_error(nullptr)) {}
 ErrorPutAside::~ErrorPutAside() {
-    thread_error = std::move(error_);
+    exchange_thread_error(std::move(error_));
 }
 
 const char* device_text(Device device) {
@@ -59,7 +70,7 @@ Placement placement_of(const clikart_placement* where) {
 using namespace clikart;
 
 clikart_error* clikart_error_take(void) {
-    return reinterpret_cast<clikart_error*>(std::exchange(thread_error, nullptr).leak());
+    return reinterpret_cast<clikart_error*>(exchange_thread_error(nullptr).leak());
 }
 
 clikart_error_kind clikart_error_get_kind(const clikart_error* error) {
@@ -92,35 +103,4 @@ const int32_t* clikart_attention(void) {
     static_assert(sizeof(Attention) == 2 * sizeof(int32_t) && std::atomic<int32_t>::is_always_lock_free);
     watch_origins();
     return reinterpret_cast<const int32_t*>(&attention());
-}
-
-int clikart_set_log_hook(clikart_log_hook hook, void* user_data, void (*destroy)(void* user_data)) {
-    return guarded([&] {
-        // The level is an int32_t on both sides.
-        set_log_hook(reinterpret_cast<LogHook>(hook), user_data, destroy);
-        return 0;
-    });
-}
-
-void clikart_log(clikart_log_level level, const char* message) {
-    if (message) log(static_cast<LogLevel>(level), message);
-}
-
-void clikart_log_keep(bool keep) {
-    keep_log(keep);
-}
-
-int clikart_log_next(clikart_log_level* level, char* text, size_t room, int64_t timeout_ns) {
-    return guarded([&] {
-        if (!level || !text || room == 0) fail(ErrorKind::Type, "log_next: there is no room for the message");
-        LogLevel found{};
-        std::string message;
-        const Next next = next_message(found, message, timeout_ns);
-        if (next != Next::Message) return next == Next::Timeout ? 0 : -1;
-        *level = static_cast<clikart_log_level>(found);
-        const size_t n = std::min(room - 1, message.size());
-        std::memcpy(text, message.data(), n);
-        text[n] = 0;
-        return 1;
-    });
 }

@@ -21,7 +21,6 @@ public:
             Stream::State state;
             Stream::look_at(tensor_->storage(), state);
             error = std::move(state.error);
-            if (error) error->report();
         } catch (...) {
             error = current_error();
         }

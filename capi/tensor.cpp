@@ -67,7 +67,9 @@ int64_t clikart_tensor_numel(const clikart_tensor* tensor) {
 }
 
 bool clikart_tensor_is_contiguous(const clikart_tensor* tensor) {
-    return tensor && from_handle<Tensor>(tensor)->is_contiguous();
+    if (!tensor) return false;
+    const Tensor& t = *from_handle<Tensor>(tensor);
+    return !t.size_known() || t.is_contiguous();  // what has its size yet to come will be
 }
 
 bool clikart_tensor_is_stand_in(const clikart_tensor* tensor) {
@@ -120,6 +122,7 @@ void* clikart_tensor_data(const clikart_tensor* tensor) {
     return guarded([&]() -> void* {
         const Tensor& t = checked_tensor(tensor, "data");
         settle(t, "data");
+        t.storage().show();
         if (t.data()) return t.data();
         alignas(kWidestElement) static char nothing[kWidestElement];  // an empty tensor has no memory
         return nothing;

@@ -41,6 +41,7 @@ def finish() -> None:
             pass
     except KeyboardInterrupt:
         lib.clikart_cancel_queued()
+        lib.clikart_finish()  # what runs already goes on to its end
         raise
 
 
@@ -56,6 +57,8 @@ returned = ctypes.c_int32.from_address(_words + 4)
 #: Python objects whose memory tensors, or work under way, may still use, by token.  The library reports by token what it
 #: needs no more: that may be on any of its threads, at any time, where no Python can run.
 lent: dict[int, Any] = {}
+# A thread that goes on to the very end may leave work under way; what it uses must outlive the interpreter's own end.
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(lent))
 
 
 def let_go() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from typing import TYPE_CHECKING, Any
 
 from ._enums import BY_NUMPY_NAME, ClikaRTTypeError, ClikaRTValueError
@@ -12,7 +13,9 @@ from .tensor import Tensor, wrap
 if TYPE_CHECKING:
     import numpy as np
 
-_tokens = itertools.count(1)
+# From anywhere: other interpreters of the process draw tokens too, and who collects one that is not its own must not take it
+# for one that is.
+_tokens = itertools.count(int.from_bytes(os.urandom(7), "little") | 1)
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:

@@ -23,6 +23,7 @@ class _Pump:
 
     def __init__(self) -> None:
         self.hook: LogHook | None = None
+        self.ended = False
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -36,7 +37,7 @@ class _Pump:
         with self.lock:
             self.hook = hook
             lib.clikart_log_keep(hook is not None)
-            if hook is not None and (self.thread is None or not self.thread.is_alive()):
+            if hook is not None and self.thread is None:
                 self.thread = threading.Thread(target=self.run, name="clika_runtime log", daemon=True)
                 self.thread.start()
         if hook is None:
@@ -44,18 +45,23 @@ class _Pump:
 
     def run(self) -> None:
         level, room = ffi.new("clikart_log_level*"), ffi.new("char[]", 8192)
-        while lib.clikart_log_next(level, room, len(room), -1) == 1:
-            hook = self.hook
-            if hook is None:
-                return
-            try:
-                hook(level[0], text(room))
-            except Exception:  # as logging does: who reports failures must not make any
-                traceback.print_exc()
+        while True:
+            if lib.clikart_log_next(level, room, len(room), -1) != 1:
+                with self.lock:  # a new hook may have come meanwhile
+                    if self.hook is None or self.ended:
+                        self.thread = None
+                        return
+                continue
+            if hook := self.hook:
+                try:
+                    hook(level[0], text(room))
+                except Exception:  # as logging does: who reports failures must not make any
+                    traceback.print_exc()
 
     def join(self) -> None:
-        if self.thread is not None and self.thread is not threading.current_thread():
-            self.thread.join(5)
+        thread = self.thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(5)
 
     def end(self) -> None:
         """Before the interpreter is taken apart, which no thread may see from inside of a call; after the last work."""
@@ -64,6 +70,7 @@ class _Pump:
         try:
             finish()
         finally:
+            self.ended = True
             lib.clikart_log_keep(False)
             self.join()
 

@@ -46,7 +46,8 @@ _thread = _Thread()
 
 def _running_task() -> asyncio.Task[Any] | None:
     running = sys.modules.get("asyncio")
-    if running is None or (loop := running._get_running_loop()) is None:
+    running_loop = getattr(running, "_get_running_loop", None)  # another thread may be in the middle of the import
+    if running is None or running_loop is None or (loop := running_loop()) is None:
         return None
     task: asyncio.Task[Any] | None = running.current_task(loop)
     return task
@@ -54,7 +55,7 @@ def _running_task() -> asyncio.Task[Any] | None:
 
 def _own_chain(task: asyncio.Task[Any] | None) -> tuple[Scope, ...]:
     owner, scopes = _chain.get()
-    return scopes if scopes and owner is not None and owner() is task else ()
+    return scopes if scopes and task is not None and owner is not None and owner() is task else ()
 
 
 def apply() -> None:
@@ -84,6 +85,8 @@ class Scope:
     def __enter__(self) -> None:
         task = _running_task()
         if task is None:
+            if _thread.scopes:
+                apply()
             self._stack().append(self._set(self._value))
             return
         _chain.set((weakref.ref(task), (*_own_chain(task), self)))
@@ -101,6 +104,8 @@ class Scope:
             last = len(scopes) - 1 - scopes[::-1].index(self)
             _chain.set((weakref.ref(task), scopes[:last] + scopes[last + 1 :]))
         elif stack := self._stack():
+            if _thread.scopes:
+                apply()
             self._set(stack.pop())
             return
         # Else an asynchronous generator was left in its scope and is closed by another task: what it set went with its own.

@@ -468,6 +468,8 @@ def tensor(data: Any, dtype: DType | None = None) -> Tensor:
     elif array.dtype == np.float64 and not isinstance(data, (np.ndarray, np.generic)):
         array = array.astype(np.float32)
     known = BY_NUMPY_NAME[array.dtype.name]
+    if scoped:
+        apply()
     array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).reshape(array.shape)
     address = ffi.cast("void*", array.__array_interface__["data"][0])
     return wrap(lib.clikart_tensor_from_data(address, known.code, array.shape or ffi.NULL, array.ndim))

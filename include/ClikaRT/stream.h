@@ -75,17 +75,21 @@ public:
         return Stream::adopt(clikart_resolve(device_ ? device_->name().c_str() : "cpu"));
     }
 
-    /// For the C ABI; valid as long as this object.
-    const clikart_placement* c_placement() const noexcept {
-        if (!stream_ && !device_) return nullptr;
-        placement_ = {sizeof placement_, device_ ? device_->name().c_str() : nullptr, stream_ ? stream_->handle() : nullptr};
-        return &placement_;
-    }
+    /// For the C ABI; valid to the end of the expression, and as long as the object it came from.
+    class CPlacement {
+    public:
+        explicit CPlacement(const StreamOrDevice& where) noexcept
+            : value_{sizeof value_, where.device_ ? where.device_->name().c_str() : nullptr, where.stream_ ? where.stream_->handle() : nullptr} {}
+        operator const clikart_placement*() const noexcept { return value_.device || value_.stream ? &value_ : nullptr; }
+
+    private:
+        const clikart_placement value_;
+    };
+    CPlacement c_placement() const noexcept { return CPlacement(*this); }
 
 private:
     std::optional<Stream> stream_;
     std::optional<Device> device_;
-    mutable clikart_placement placement_{};
 };
 
 }  // namespace v1

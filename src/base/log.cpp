@@ -1,12 +1,13 @@
 #include "base/log.h"
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <new>
+
+#include "base/deadline.h"
 
 namespace clikart {
 namespace {
@@ -45,7 +46,7 @@ void set_log_hook(LogHook call, void* context, void (*destroy)(void*)) {
     // The old one ends after the lock, or with its last call.
 }
 
-void log(LogLevel level, const std::string& message) noexcept {
+void log(LogLevel level, const char* message) noexcept {
     std::shared_ptr<const Hook> hook;
     {
         std::lock_guard lock(mutex);
@@ -61,9 +62,9 @@ void log(LogLevel level, const std::string& message) noexcept {
         hook = current;
     }
     if (hook) {
-        hook->call(level, message.c_str(), hook->context);
+        hook->call(level, message, hook->context);
     } else if (level >= LogLevel::Warning) {
-        std::fprintf(stderr, "clikart: %s\n", message.c_str());
+        std::fprintf(stderr, "clikart: %s\n", message);
     }
 }
 
@@ -77,11 +78,7 @@ void keep_log(bool keep) {
 Next next_message(LogLevel& level, std::string& message, int64_t timeout_ns) {
     std::unique_lock lock(mutex);
     const auto over = [] { return !kept || !messages.empty(); };
-    if (timeout_ns < 0) {
-        changed.wait(lock, over);
-    } else if (!changed.wait_for(lock, std::chrono::nanoseconds(timeout_ns), over)) {
-        return Next::Timeout;
-    }
+    if (!Deadline(timeout_ns).wait(changed, lock, over)) return Next::Timeout;
     if (!kept) return Next::NotKept;
     level = messages.front().first;
     message = std::move(messages.front().second);

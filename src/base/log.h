@@ -16,7 +16,7 @@ using LogHook = void (*)(LogLevel level, const char* message, void* context);
 /// is called with the context once, when no call of the hook is under way or to come.
 void set_log_hook(LogHook hook, void* context, void (*destroy)(void*));
 
-void log(LogLevel level, const std::string& message) noexcept;
+void log(LogLevel level, const char* message) noexcept;
 
 /// For hosts that no thread of the library can call: messages are kept for next_message() instead of going to a hook or to
 /// stderr, the last kKeptMessages of them; false ends that, and every wait.

@@ -57,11 +57,10 @@ private:
     }
 };
 
-/// The one history of borrowed memories that overlap.
+/// The one history of memories that the host can see and that overlap.
 class SharedHistory final : public Object, public History {
 public:
     SharedHistory() noexcept : Object(ObjectKind::History) {}
-    int64_t storages = 0;
 };
 
 }  // namespace clikart

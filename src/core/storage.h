@@ -18,12 +18,17 @@ struct Lender {
 
 /// Three kinds: from the pool, taken when the operator that writes it starts (`materialize`) and returned with the last
 /// reference; borrowed; and none at all (device meta).
+/// Memory that the host can see, borrowed or shown to it (`show`), is known by its address: what overlaps has one history.
 class Storage final : public Object {
 public:
     /// From the pool.  `bytes` may be unknown (-1) until it is materialized.
     Storage(int64_t bytes, Device device) noexcept : Object(ObjectKind::Storage), bytes_(bytes), device_(device) {}
-    /// Borrowed: [data, data + bytes).  Memory that overlaps other live borrows shares their history.
-    static Ref<Storage> borrow(void* data, int64_t bytes, Device device, bool writable, const Lender& lender);
+    /// Borrowed: [data, data + bytes).
+    static Ref<Storage> borrow(void* data, int64_t bytes, Device device, bool writable);
+    /// From now on the memory is given back at the end.
+    void set_lender(const Lender& lender) noexcept { lender_ = lender; }
+    /// Called before the host gets the address of settled memory.  Throws for want of memory.
+    void show();
     ~Storage() override;
 
     int64_t bytes() const noexcept { return bytes_; }
@@ -39,6 +44,9 @@ public:
     }
 
     bool borrowed() const noexcept { return borrowed_; }
+    bool host_visible() const noexcept { return host_visible_.load(std::memory_order_acquire); }
+    /// Whether all live memory that shares this history lies in [begin, end).  Under the submission lock.
+    bool shared_only_within(const char* begin, const char* end) const noexcept;
     bool writable() const noexcept { return writable_; }
     /// No memory now and never: only shape and dtype matter.
     bool is_meta() const noexcept { return device_.type == DeviceType::Meta; }
@@ -48,7 +56,7 @@ public:
     // Deferred calls (ops/deferred.h).  The storage keeps those alive that write it, as long as anybody but deferred calls
     // can reach it; or a value that is computed from its own old one would keep itself alive for ever.
     /// Whether calls that touch this memory may be deferred; a hint that needs no lock.  True may mean no.
-    bool may_have_deferred() const noexcept { return borrowed_ || deferred_.load(std::memory_order_acquire); }
+    bool may_have_deferred() const noexcept { return deferred_.load(std::memory_order_acquire) || host_visible(); }
     void note_deferred() noexcept { deferred_.store(true, std::memory_order_release); }
     /// The references that deferred calls have, each through a tensor of its own.  Guarded by the submission lock.
     int64_t deferred_references = 0;
@@ -61,15 +69,17 @@ public:
 
 private:
     static void let_deferred_go(Ref<Storage>& storage) noexcept;
+    static void join(Storage& storage, uintptr_t begin, uintptr_t end);
 
     void* data_ = nullptr;
     int64_t bytes_;
     const Device device_;
     bool borrowed_ = false;
+    std::atomic<bool> host_visible_{false};
     bool writable_ = true;
     std::atomic<bool> deferred_{false};
     History own_;
-    Ref<SharedHistory> shared_;  // of borrowed memory; guarded by the submission lock
+    Ref<SharedHistory> shared_;  // of memory the host can see; guarded by the submission lock
     Lender lender_;
 };
 

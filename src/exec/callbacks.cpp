@@ -2,11 +2,11 @@
 
 #include <pthread.h>
 
-#include <chrono>
 #include <memory>
 #include <system_error>
 #include <thread>
 
+#include "base/deadline.h"
 #include "exec/parking.h"
 
 namespace clikart {
@@ -73,10 +73,7 @@ void CallbackPool::run() noexcept {
 
 bool CallbackPool::drain(int64_t timeout_ns) {
     std::unique_lock lock(mutex_);
-    const auto over = [this] { return open_ <= (is_callback_thread ? 1 : 0); };
-    if (timeout_ns >= 0) return drained_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), over);
-    drained_.wait(lock, over);
-    return true;
+    return Deadline(timeout_ns).wait(drained_, lock, [this] { return open_ <= (is_callback_thread ? 1 : 0); });
 }
 
 void CallbackPool::before_fork() noexcept {

@@ -43,7 +43,8 @@ void Stream::after_fork_child() noexcept {
     Schedule& all = Schedule::instance();
     all.forking = 0;  // other threads that fork are not here
     all.draining = 0;
-    all.starved = 0;
+    all.finishing = false;
+    all.gate_closed = all.shut_down ? 1 : 0;
     forget_waiters(all.nothing_unfinished);
     forget_waiters(all.nothing_executing);
     forget_waiters(all.something_finished);

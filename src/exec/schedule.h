@@ -25,10 +25,13 @@ struct Schedule {
         return schedule;
     }
 
-    int gate_closed = 0;      // by how many: no more work is taken
-    bool cancelling = false;  // what is queued fails instead of running
-    uint64_t unfinished = 0;  // calls submitted and not over, on all streams
-    int draining = 0;         // threads that wait for the next
+    bool shut_down = false;    // the gate stays closed
+    bool finishing = false;    // finish_work() closed the gate and is to be called again
+    int gate_closed = 0;       // by how many: no more work is taken
+    uint64_t submissions = 0;  // works queued, ever
+    uint64_t cancelled = 0;    // those up to this one fail instead of running
+    uint64_t unfinished = 0;   // calls submitted and not over, on all streams
+    int draining = 0;          // threads that wait for the next
     std::condition_variable nothing_unfinished;
     int forking = 0;         // forks under way, by how many threads: nothing starts meanwhile
     uint64_t executing = 0;  // kernels and host reads under way

@@ -9,11 +9,12 @@ namespace clikart {
 /// end); false when there was none.
 bool drain_streams(int64_t timeout_ns = -1);
 
-/// All that is queued now fails instead of running.
+/// All that is queued now, on any stream, fails instead of running.
 void cancel_queued() noexcept;
 
 /// Returns when all that was submitted is over and all callbacks due were called; refuses further work meanwhile, so that
-/// it does return.  Or when the timeout is over (negative: without end): then false.
+/// it does return.  Callbacks are waited for at most five seconds.
+/// False when work is left after the timeout (negative: without end); then work is refused until a later call returns true.
 bool finish_work(int64_t timeout_ns = -1);
 
 /// Refuses further work from now on, and returns when all that was submitted is over.

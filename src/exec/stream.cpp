@@ -18,6 +18,8 @@ constexpr double kCallerNanoseconds = 15'000;
 constexpr uint64_t kInFlight = 256;
 // The same for the bytes of their operands, which the queue keeps alive; but a few calls are always let through.
 constexpr uint64_t kAlwaysInFlight = 8;
+// How often work that lacks memory is run again after other work is over: what tensors hold will not come back.
+constexpr int kMemoryTries = 16;
 // A caller is held up no longer than this at a time: Python looks at signals between two calls.
 constexpr int64_t kPaceNanoseconds = 50'000'000;
 int64_t bytes_in_flight_limit() noexcept {
@@ -49,15 +51,18 @@ Ref<Error> cancelled(const Work& work) {
 
 /// What already spoiled the operands of work that is about to start.
 Ref<Error> spoiled_by(const Work& work) {
-    if (Schedule::instance().cancelling) return cancelled(work);
     for (const auto& input : work.inputs) {
         if (const Ref<Error>& error = input->storage().history().error) return error;
     }
     return nullptr;
 }
 
+/// Whether the tensor reaches all memory that its history is about.  Under the submission lock.
 bool covers_all(const Tensor& tensor) noexcept {
-    return tensor.is_contiguous() && tensor.offset() == 0 && tensor.numel() * size_of(tensor.dtype()) == tensor.storage().bytes();
+    const int64_t bytes = tensor.numel() * size_of(tensor.dtype());
+    if (!tensor.is_contiguous() || tensor.offset() != 0 || bytes != tensor.storage().bytes()) return false;
+    const char* const begin = static_cast<const char*>(tensor.storage().data());
+    return tensor.storage().shared_only_within(begin, begin + bytes);
 }
 
 /// Of work in place.
@@ -111,7 +116,6 @@ bool Stream::start_on_caller(Work& work, bool at_once, uint64_t& ticket) {
     require_open(work);
     if (running_ || first_ || all.forking) return false;
     // One pass over the operands: this is in every call.
-    if (all.cancelling) work.spoiled_ = cancelled(work);
     for (const auto& input : work.inputs) {
         History& history = input->storage().history();
         if (!history.writes_settled()) return false;
@@ -147,7 +151,7 @@ void Stream::finish_on_caller(uint64_t ticket, const Ref<Error>& failed) noexcep
         schedule();
         mark_idle();
     }
-    if (failed) log(LogLevel::Info, failed->message());
+    if (failed) log(LogLevel::Info, failed->message().c_str());
 }
 
 void Stream::pace() {
@@ -181,6 +185,7 @@ void Stream::enqueue_locked(std::unique_ptr<Work>& work) {
     for (const auto& input : work->inputs) input->storage().history().reserve_read();
     // From here on nothing throws.
     ++Schedule::instance().unfinished;
+    work->submission_ = ++Schedule::instance().submissions;
     work->ticket_ = ++last_ticket_;
     work->bytes_ = bytes_of(*work);
     bytes_in_flight_ += work->bytes_;
@@ -252,13 +257,23 @@ void Stream::run_until(uint64_t last) noexcept {
     int64_t bytes = 0;
     Ref<Error> failed;
     for (;;) {
+        if (failed) {  // told when the work is over, and before the next is taken: a hook may use the runtime
+            {
+                std::lock_guard lock(submission());
+                release_waiters(done);
+                bytes_in_flight_ -= std::exchange(bytes, 0);
+            }
+            done = 0;
+            log(LogLevel::Info, failed->message().c_str());
+            failed = nullptr;
+        }
         std::unique_ptr<Work> work;
         {
             std::lock_guard lock(submission());
             Schedule& all = Schedule::instance();
             if (done) release_waiters(done);
             bytes_in_flight_ -= std::exchange(bytes, 0);
-            if (!first_ || all.forking || done >= last || !head_is_ready()) {
+            if (!first_ || all.forking || completed() >= last || !head_is_ready()) {
                 running_ = false;
                 schedule();
                 mark_idle();
@@ -268,14 +283,13 @@ void Stream::run_until(uint64_t last) noexcept {
                 if (!first_) last_ = nullptr;
                 ++all.executing;
                 try {
-                    work->spoiled_ = spoiled_by(*work);
+                    work->spoiled_ = work->submission_ <= all.cancelled ? cancelled(*work) : spoiled_by(*work);
                     work->cures_ = work->in_place && cures(*work);
                 } catch (...) {
                     work->spoiled_ = current_error();
                 }
             }
         }
-        if (failed) log(LogLevel::Info, failed->message());
         if (!work) return;
         failed = execute(*work, false);
         done = work->ticket_;
@@ -299,7 +313,8 @@ void Stream::note_untold(const Ref<Error>& error) noexcept {
 Ref<Error> Stream::execute(Work& work, bool on_caller) noexcept {
     Ref<Error> error = std::move(work.spoiled_);
     const bool failed_before = static_cast<bool>(error);
-    for (bool again = !error; again;) {
+    bool again = !error;
+    for (int tries = 0; again; ++tries) {
         again = false;
         try {
             for (const auto& output : work.outputs) {
@@ -308,7 +323,7 @@ Ref<Error> Stream::execute(Work& work, bool on_caller) noexcept {
             work.run();
         } catch (...) {
             error = current_error();
-            again = error->kind() == ErrorKind::Memory && may_fit_later(work) && wait_for_memory();
+            again = error->kind() == ErrorKind::Memory && tries < kMemoryTries && may_fit_later(work) && wait_for_memory();
             error = again ? nullptr : explained(work, error, on_caller);
         }
     }
@@ -339,7 +354,6 @@ void Stream::release_waiters(uint64_t ticket) noexcept {
     ++all.finished;
     if (all.starved > 0) all.something_finished.notify_all();
     if (--all.unfinished == 0) {
-        all.cancelling = false;
         if (all.draining > 0) all.nothing_unfinished.notify_all();
     }
     for (Stream** link = &first_waiter_; *link;) {

@@ -47,6 +47,7 @@ private:
     friend class Stream;  // while it is queued or runs:
     Work* next_ = nullptr;
     uint64_t ticket_ = 0;
+    uint64_t submission_ = 0;           // counts the works of all streams
     int64_t bytes_ = 0;                 // of its operands
     std::vector<Ticket> dependencies_;  // on other streams
     Ref<Error> spoiled_;                // by a failure of what it depends on

@@ -143,6 +143,10 @@ void ThreadPool::parallel_for(int64_t pieces, LoopBody body, void* context) {
         for (int64_t i = 0; i < pieces; ++i) body(context, i);
         return;
     }
+    try {
+        ensure_workers();
+    } catch (const std::system_error&) {  // then nobody helps
+    }
     Loop loop{body, context, pieces, static_cast<int>(std::min<int64_t>(pieces, threads)) - 1};
     {
         std::lock_guard lock(mutex_);

@@ -1,8 +1,8 @@
 // The waiting half of Stream: for tickets, for whole streams, and callbacks for who does not want to wait.
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
+#include "base/deadline.h"
 #include "exec/lane.h"
 #include "exec/parking.h"
 #include "exec/schedule.h"
@@ -29,28 +29,20 @@ bool Stream::wait_for(uint64_t value, int64_t timeout_ns) {
         run_until(value);
         if (over()) return true;
     }
-    using Clock = std::chrono::steady_clock;
-    constexpr int64_t kForever = int64_t{1} << 60;  // 36 years; more would overflow the clock
-    const bool limited = timeout_ns > 0 && timeout_ns < kForever;
-    const auto deadline = limited ? Clock::now() + std::chrono::nanoseconds(timeout_ns) : Clock::time_point::max();
+    const Deadline deadline(timeout_ns);
     for (int spins = 0; spins < kWaitSpins + kWaitYields; ++spins) {
         if (over()) return true;
         if (spins < kWaitSpins) {
             cpu_relax();
         } else {
-            if (limited && Clock::now() >= deadline) return false;
+            if (deadline.over()) return false;
             std::this_thread::yield();  // there are as many workers as cores: let them have this one
         }
     }
     ParkingLot& lot = ParkingLot::of(this);
     std::unique_lock lock(lot.mutex);
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    bool done = true;
-    if (limited) {
-        done = lot.moved.wait_until(lock, deadline, over);
-    } else {
-        lot.moved.wait(lock, over);
-    }
+    const bool done = deadline.wait(lot.moved, lock, over);
     sleepers_.fetch_sub(1, std::memory_order_seq_cst);
     return done;
 }
@@ -87,24 +79,6 @@ bool Stream::synchronize(int64_t timeout_ns) {
     throw_untold([this](const UntoldFailure& f) { return f.stream == id_; });
     return true;
 }
-
-namespace {
-
-/// What is left of a timeout.
-class Deadline {
-public:
-    explicit Deadline(int64_t timeout_ns) noexcept : timeout_ns_(timeout_ns) {}
-    int64_t left() const noexcept {
-        if (timeout_ns_ < 0) return -1;
-        return std::max<int64_t>(0, timeout_ns_ - std::chrono::nanoseconds(std::chrono::steady_clock::now() - start_).count());
-    }
-
-private:
-    const int64_t timeout_ns_;
-    const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-}  // namespace
 
 bool Stream::synchronize(Device device, int64_t timeout_ns) {
     const Deadline deadline(timeout_ns);

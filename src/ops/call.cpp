@@ -151,8 +151,11 @@ void check(Checked& checked, std::span<Tensor* const> given, const Attributes& a
 }
 
 /// Hands the work to its stream, or keeps it for later.  `self`: see defer().
-void dispatch(KernelWork&& work, const Ref<Stream>& stream, const Ref<Tensor>& output, int self, const ThreadSettings& thread) {
-    if (thread.mode == Mode::Tracing) {
+void dispatch(KernelWork&& work, const Ref<Stream>& on, const Ref<Tensor>& output, int self, const ThreadSettings& thread) {
+    const Ref<Stream> stream = on;  // what is released here may run user code that changes the settings
+
+    // The host would see that a write to its memory did not happen.
+    if (thread.mode == Mode::Tracing && !(work.in_place && output->storage().host_visible())) {
         if (self >= 0) work.inputs[static_cast<size_t>(self)] = nullptr;
         auto deferred = std::make_unique<KernelWork>(std::move(work));
         deferred->origin = current_origin();
@@ -242,15 +245,15 @@ std::pair<const char*, const char*> extent(const Tensor& t) {
         (span < 0 ? low : high) += span;
     }
     const int64_t size = size_of(t.dtype());
-    // Of pool memory, which nothing else overlaps, only the place within it counts, and it may not be there yet.
-    const char* const base = t.storage().borrowed() ? static_cast<const char*>(t.storage().data()) : nullptr;
+    // Of memory that only its own tensors reach, only the place within it counts, and it may not be there yet.
+    const char* const base = t.storage().host_visible() ? static_cast<const char*>(t.storage().data()) : nullptr;
     return {base + (t.offset() + low) * size, base + (t.offset() + high) * size};
 }
 
 /// Whether `to` would be written before `from` was read there.
 bool overlaps_otherwise(const Tensor& from, const Tensor& to) {
     if (from.numel() == 0 || to.numel() == 0) return false;
-    if (&from.storage() != &to.storage() && !(from.storage().borrowed() && to.storage().borrowed())) return false;
+    if (&from.storage() != &to.storage() && !(from.storage().host_visible() && to.storage().host_visible())) return false;
     const auto [a, a_end] = extent(from);
     const auto [b, b_end] = extent(to);
     if (a_end <= b || b_end <= a) return false;

@@ -36,6 +36,7 @@ public:
     const int self;
     Storage* written;  // owns this, unless a later call does; null when it ended
     std::vector<Ref<Deferred>> before;
+    bool linked = false;
     static constexpr size_t kNowhere = SIZE_MAX;
     std::vector<size_t> positions;  // of each operand on the list of those that read its storage
 
@@ -48,7 +49,7 @@ public:
         for (size_t i = 0; i < its.inputs.size(); ++i) {
             if (static_cast<int>(i) == self) continue;
             --its.inputs[i]->storage().deferred_references;
-            auto& reads = its.inputs[i]->storage().history().deferred_use().reads;
+            auto& reads = its.inputs[i]->storage().history().deferred->reads;
             const auto is_this = [&](size_t k) { return reads[k].call == this && reads[k].operand == i; };
             size_t at = positions[i];
             if (at == kNowhere) continue;
@@ -63,7 +64,7 @@ public:
 
 private:
     ~Deferred() override {
-        if (submitted()) return;
+        if (submitted() || !linked) return;
         std::lock_guard lock(submission());
         unlink_reads(*work);
         unlink_written();
@@ -135,11 +136,13 @@ void submit(std::vector<Ref<Deferred>> wanted) {
                     ready = false;
                 }
                 if (!ready) continue;
+                garbage.reserve(garbage.size() + next->before.size() + 4);
+                dropped.reserve(dropped.size() + 1);
                 const Ref<Tensor> output = next->output();
                 if (output) {
                     garbage.push_back(output);
                     hand_over(*next, output);
-                    take(output->storage().history().deferred_use().writes, next.get(), garbage);
+                    take(output->storage().history().deferred->writes, next.get(), garbage);
                 } else {
                     next->unlink_reads(*next->work);
                     next->unlink_written();
@@ -163,26 +166,38 @@ void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output
         if (input) input = make_view(*input, input->shape(), input->strides(), input->offset());  // see Storage
     }
     auto deferred = make_ref<Deferred>(std::move(work), stream, output, self);
+    const auto& inputs = deferred->work->inputs;
     Storage& written = output.storage();
     std::vector<Ref<Object>> garbage;  // released after the lock
     std::lock_guard lock(submission());
-    const auto& inputs = deferred->work->inputs;
+    // First all that may throw ...
+    DeferredUse& use = written.history().deferred_use();
+    size_t before = use.writes.size() + use.reads.size();
     for (const auto& input : inputs) {
         if (!input) continue;
-        for (const auto& write : input->storage().history().deferred_use().writes) need(deferred->before, write.get());
+        DeferredUse& read = input->storage().history().deferred_use();
+        before += read.writes.size();
+        read.reads.reserve(read.reads.size() + inputs.size());
     }
-    DeferredUse& use = written.history().deferred_use();
+    deferred->before.reserve(before);
+    deferred->positions.resize(inputs.size());
+    garbage.reserve(use.writes.size());
+    written.deferred_links.reserve(written.deferred_links.size() + 1);
+    // ... then what must not stop half-way.
+    for (const auto& input : inputs) {
+        if (!input) continue;
+        for (const auto& write : input->storage().history().deferred->writes) need(deferred->before, write.get());
+    }
     for (const auto& write : use.writes) need(deferred->before, write.get());
     for (const auto& read : use.reads) {
         need(deferred->before, read.call);
         static_cast<Deferred*>(read.call)->positions[read.operand] = Deferred::kNowhere;
     }
     use.reads.clear();
-    deferred->positions.resize(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
         if (!inputs[i]) continue;
         Storage& storage = inputs[i]->storage();
-        auto& reads = storage.history().deferred_use().reads;
+        auto& reads = storage.history().deferred->reads;
         deferred->positions[i] = reads.size();
         reads.push_back({deferred.get(), i});
         storage.note_deferred();
@@ -190,9 +205,10 @@ void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output
     }
     for (auto& write : use.writes) garbage.push_back(std::move(write));
     use.writes.clear();
-    use.writes.push_back(deferred);
+    use.writes.push_back(deferred);  // there is always room for one
     written.note_deferred();
     written.deferred_links.push_back(&deferred->written);
+    deferred->linked = true;
 }
 
 bool is_deferred(Storage& storage) {

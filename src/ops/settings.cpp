@@ -10,7 +10,14 @@
 namespace clikart {
 namespace {
 
-thread_local std::vector<std::pair<Device, Ref<Stream>>> streams;  // at most one for a device
+struct StreamsOfThread {
+    std::vector<std::pair<Device, Ref<Stream>>> set;  // at most one for a device
+    ~StreamsOfThread() {
+        thread_settings.any_stream = false;  // which outlives this: objects that are destroyed later may still ask
+        thread_settings.ending = true;
+    }
+};
+thread_local StreamsOfThread streams;
 
 }  // namespace
 
@@ -49,7 +56,7 @@ void set_thread_device(Device device) {
 
 const Ref<Stream>& thread_stream(Device device) noexcept {
     static const auto& none = *new Ref<Stream>;
-    for (const auto& entry : streams) {
+    for (const auto& entry : streams.set) {
         if (entry.first == device) return entry.second;
     }
     return none;
@@ -59,9 +66,10 @@ void set_thread_stream(Device device, const Ref<Stream>& stream) {
     if (stream && stream->device() != device) {
         fail(ErrorKind::Value, "stream: a stream of device {} cannot be set for {}", to_string(stream->device()), to_string(device));
     }
-    std::erase_if(streams, [&](const auto& entry) { return entry.first == device; });
-    if (stream) streams.emplace_back(device, stream);
-    thread_settings.any_stream = !streams.empty();
+    if (thread_settings.ending) fail(ErrorKind::Error, "stream: the calling thread is ending");
+    std::erase_if(streams.set, [&](const auto& entry) { return entry.first == device; });
+    if (stream) streams.set.emplace_back(device, stream);
+    thread_settings.any_stream = !streams.set.empty();
 }
 
 // ---- call sites ------------------------------------------------------------------------------------------------------
@@ -70,10 +78,13 @@ namespace {
 
 std::atomic<bool> watched{false};
 
+thread_local bool site_is_over = false;  // outlives the next
+
 struct Site {
     Ref<Origin> untold;
     Ref<Origin> tag;
     ~Site() {
+        site_is_over = true;
         if (untold) attention().origins.fetch_sub(1, std::memory_order_relaxed);
     }
 };
@@ -91,6 +102,7 @@ void watch_origins() noexcept {
 }
 
 void set_thread_tag(std::string tag) {
+    if (site_is_over) return;
     site.tag = nullptr;
     if (tag.empty()) return;
     auto origin = make_ref<Origin>();
@@ -99,6 +111,7 @@ void set_thread_tag(std::string tag) {
 }
 
 Ref<Origin> current_origin() {
+    if (site_is_over) return nullptr;
     if (site.tag) return site.tag;
     if (!watched.load(std::memory_order_relaxed)) return nullptr;
     if (!site.untold) {
@@ -109,7 +122,7 @@ Ref<Origin> current_origin() {
 }
 
 void tell_origin(const char* text) {
-    if (!site.untold) return;
+    if (site_is_over || !site.untold) return;
     site.untold->tell(text);
     site.untold = nullptr;
     attention().origins.fetch_sub(1, std::memory_order_relaxed);

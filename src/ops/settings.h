@@ -18,6 +18,7 @@ struct ThreadSettings {
     bool synchronous_was_set = false;
     bool synchronous = false;
     bool any_stream = false;
+    bool ending = false;  // the thread's other settings are gone
     Device device{DeviceType::Unspecified, 0};
 };
 inline thread_local constinit ThreadSettings thread_settings;

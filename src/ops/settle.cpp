@@ -1,8 +1,8 @@
 #include "ops/settle.h"
 
-#include <chrono>
 #include <cstring>
 
+#include "base/deadline.h"
 #include "exec/host_read.h"
 #include "ops/call.h"
 #include "ops/deferred.h"
@@ -38,23 +38,15 @@ void start(const Tensor& tensor, const char* who) {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-/// What is left of a timeout that began at `start`.
-int64_t left_of(int64_t timeout_ns, Clock::time_point start) {
-    if (timeout_ns < 0) return -1;
-    return std::max<int64_t>(0, timeout_ns - std::chrono::nanoseconds(Clock::now() - start).count());
-}
-
 /// Waits for the writes submitted so far: others may go on writing for ever.  False when one is open after the timeout.
 bool wait_for_writes(Storage& storage, int64_t timeout_ns, Ref<Error>& error) {
     Stream::State state;
     Stream::look_at(storage, state);
     if (!state.open_writes.empty()) {
         if (timeout_ns == 0) return false;
-        const auto begin = Clock::now();
+        const Deadline deadline(timeout_ns);
         for (const Ticket& write : state.open_writes) {
-            if (!Stream::wait(write, left_of(timeout_ns, begin))) return false;
+            if (!Stream::wait(write, deadline.left())) return false;
         }
         Stream::look_at(storage, state);
     }
@@ -88,11 +80,11 @@ void settle(const Tensor& tensor, const char* who) {
 }
 
 bool settle_for_writing(const Tensor& tensor, const char* who, int64_t timeout_ns) {
-    const auto begin = Clock::now();
+    const Deadline deadline(timeout_ns);
     submit_deferred_for_writing(tensor.storage());
     if (!settle_within(tensor, who, timeout_ns)) return false;
     for (const Ticket& read : Stream::open_reads(tensor.storage())) {
-        if (!Stream::wait(read, left_of(timeout_ns, begin))) return false;
+        if (!Stream::wait(read, deadline.left())) return false;
     }
     return true;
 }

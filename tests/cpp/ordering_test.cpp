@@ -351,7 +351,8 @@ TEST(Ordering, I10_UserCodeRunsWithNoLockHeld) {
                                 static_cast<std::latch*>(latch)->count_down();
                             },
                             &given_back};
-        const auto t = make_ref<Tensor>(DType::Float32, Dims{16}, Dims{1}, 0, Storage::borrow(memory, sizeof memory, Device{}, true, lender));
+        const auto t = make_ref<Tensor>(DType::Float32, Dims{16}, Dims{1}, 0, Storage::borrow(memory, sizeof memory, Device{}, true));
+        t->storage().set_lender(lender);
         submit(stream, {{t}, {new_tensor()}}, nothing);  // the worker drops the last reference
     }
     given_back.wait();
@@ -361,10 +362,12 @@ TEST(Ordering, I12_TheGateClosesAndOpens) {
     Gate gate;
     const auto stream = new_stream();
     submit(stream, {{}, {new_tensor()}}, [&] { gate.pass(); });
-    EXPECT_FALSE(finish_work(1'000'000));  // not over, and open again
-    EXPECT_NO_THROW(submit(stream, {{}, {new_tensor()}}, nothing));
+    EXPECT_FALSE(finish_work(1'000'000));  // not over: the gate stays closed
+    EXPECT_THROW(submit(stream, {{}, {new_tensor()}}, nothing), Failure);
     gate.open();
     EXPECT_TRUE(finish_work());
+    EXPECT_NO_THROW(submit(stream, {{}, {new_tensor()}}, nothing));
+    stream->synchronize();
 }
 
 TEST(Ordering, MemoryIsTakenAtTheStart) {

@@ -61,7 +61,7 @@ CLIKART_API int clikart_set_tag(const char* tag);
 typedef int32_t clikart_log_level;
 enum { CLIKART_LOG_DEBUG = 10, CLIKART_LOG_INFO = 20, CLIKART_LOG_WARNING = 30, CLIKART_LOG_ERROR = 40 };
 typedef void (*clikart_log_hook)(clikart_log_level level, const char* message, void* user_data);
-/* All messages go to the hook, which any thread may call, with no lock of the library held.  NULL: warnings and errors go
+/* All messages go to the hook, which any thread may call, with no lock of the library held; it must not wait for work.  NULL: warnings and errors go
  * to stderr, as at first.  `destroy` (may be NULL) is called with user_data once, when the hook is called no more, and
  * also when this call fails. */
 CLIKART_API int clikart_set_log_hook(clikart_log_hook hook, void* user_data, void (*destroy)(void* user_data));
@@ -134,12 +134,12 @@ typedef struct clikart_borrow {
     size_t rank;
     clikart_dtype dtype;
     bool writable;                    /* false: operators refuse to write there */
-    void (*release)(void* user_data); /* called once, on any thread, when the memory is needed no more; may be NULL */
+    void (*release)(void* user_data); /* called once, on any thread, when the memory is needed no more; must not wait; may be NULL */
     void* user_data;
     uint64_t token; /* not 0: instead of a call, clikart_take_returned will report it */
 } clikart_borrow;
 /* Nothing is copied: what operators write in place appears in the memory, and what the host writes there is seen by what
- * runs after it.  The host must not write while work that uses the memory is pending, nor read while such work writes.
+ * runs after it.  Memory of bools holds 0 or 1.  The host must not write while work that uses the memory is pending, nor read while such work writes.
  * On failure NULL, and the memory is not kept. */
 CLIKART_API clikart_tensor* clikart_tensor_borrow(const clikart_borrow* what);
 /* Writes up to `room` tokens of borrowed memory that is needed no more, each once; returns how many. */
@@ -234,7 +234,8 @@ CLIKART_API void clikart_drain(void);
 /* Waits until what was submitted is over and refuses further work meanwhile, so that the wait ends whatever other threads
  * do.  For hosts that end before the process does. */
 CLIKART_API void clikart_finish(void);
-/* The same for at most timeout_ns nanoseconds; 1: over, 0: not yet. */
+/* The same for at most timeout_ns nanoseconds.  1: over; 0: not yet, and work is refused until a later call returns 1.
+ * Callbacks that are due are waited for at most five seconds, here and at the end of the process. */
 CLIKART_API int clikart_finish_within(int64_t timeout_ns);
 /* All that is queued now fails instead of running; what runs goes on to its end. */
 CLIKART_API void clikart_cancel_queued(void);
