@@ -106,7 +106,7 @@ def trace(
 
     The function runs once, over stand-ins that have the shapes and dtypes of the examples and no values: reading a
     value raises.  It takes one list of tensors and returns one.  Other tensors it uses, parameters among them, are part
-    of the graph with the values they have now.
+    of the graph: it sees what is written into them in place later, not what a name or a parameter is bound to later.
 
     Args:
         fn: the function.

@@ -55,7 +55,7 @@ class _Pump:
             if hook := self.hook:
                 try:
                     hook(level[0], text(room))
-                except Exception:  # as logging does: who reports failures must not make any
+                except BaseException:  # as logging does: who reports failures must not make any
                     traceback.print_exc()
 
     def join(self) -> None:

@@ -120,6 +120,8 @@ class Scope:
 
     def __call__(self, fn: F) -> F:
         """The function, run inside of the scope at every call; a generator and a coroutine only while they run."""
+        if inspect.isclass(fn):
+            raise ClikaRTTypeError(f"{type(self).__name__}: decorates functions, {fn.__name__} is a class")
         if inspect.isasyncgenfunction(fn):
             wrapper: Any = self._async_generator(fn)
         elif inspect.iscoroutinefunction(fn):

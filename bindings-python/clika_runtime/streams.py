@@ -91,7 +91,7 @@ def wait_seconds(waiting: Any, handle: Any, timeout: float | None) -> bool:
 
     from ._library import WAIT_SLICE_NS
 
-    if timeout is None:
+    if timeout is None or timeout == float("inf"):
         wait(waiting, handle)
         return True
     end = time.monotonic_ns() + max(0, int(timeout * 1e9))

@@ -95,6 +95,7 @@ void unlock_log() noexcept {
 
 void unlock_log_in_child() noexcept {
     new (&changed) std::condition_variable;
+    messages.clear();  // the parent's
     mutex.unlock();
 }
 

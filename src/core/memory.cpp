@@ -201,7 +201,7 @@ thread_local ThreadCache thread_cache;
 }  // namespace
 
 void* allocate(size_t bytes) {
-    if (!count(static_cast<int64_t>(bytes))) {
+    if (bytes > 0 && !count(static_cast<int64_t>(bytes))) {
         const MemoryUse use = memory_use();
         fail(ErrorKind::Memory, "out of memory: {} bytes asked for, {} of the limit of {} in use", bytes, use.current, use.limit);
     }

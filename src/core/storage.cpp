@@ -1,6 +1,8 @@
 #include "core/storage.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <map>
 #include <vector>
 
@@ -10,15 +12,35 @@ namespace clikart {
 
 namespace {
 
-/// The live borrows by address.  Guarded by the submission lock.
-struct Borrows {
-    std::multimap<uintptr_t, Storage*> by_address;
-    size_t longest = 0;  // bytes of the longest ever: how far before an address one that reaches it may begin
+/// The live memory that the host can see, by address, in classes of about one length: so that what may reach an address
+/// is found among few.  Guarded by the submission lock.
+class VisibleMemory {
+public:
+    using Map = std::multimap<uintptr_t, Storage*>;
+    static VisibleMemory& instance() {
+        static auto& live = *new VisibleMemory;
+        return live;
+    }
+    Map& like(int64_t bytes) noexcept { return classes_[static_cast<size_t>(std::bit_width(static_cast<uint64_t>(bytes)))]; }
+    template <class F>
+    void for_each_overlap(uintptr_t begin, uintptr_t end, F&& f) {
+        for (size_t c = 0; c < classes_.size(); ++c) {
+            const uintptr_t longest = c == 0 ? 0 : (uintptr_t{1} << (c - 1)) + ((uintptr_t{1} << (c - 1)) - 1);
+            for (auto it = classes_[c].lower_bound(begin - std::min(begin, longest)); it != classes_[c].end() && it->first < end; ++it) {
+                if (it->first + static_cast<uintptr_t>(it->second->bytes()) > begin) f(*it->second);
+            }
+        }
+    }
+    template <class F>
+    void for_each(F&& f) {
+        for (auto& map : classes_) {
+            for (auto& entry : map) f(*entry.second);
+        }
+    }
+
+private:
+    std::array<Map, 64> classes_;  // by the number of bits of the length, which is below 2^63
 };
-Borrows& borrows() {
-    static auto& live = *new Borrows;
-    return live;
-}
 
 template <class List>
 void add_all(List& to, List& from) {
@@ -50,25 +72,26 @@ void Storage::join(Storage& storage, uintptr_t begin, uintptr_t end) {
     std::vector<Ref<SharedHistory>> joined;  // released after the lock
     std::lock_guard lock(submission());
     if (storage.shared_) return;  // another thread was faster
-    Borrows& live = borrows();
-    live.longest = std::max(live.longest, static_cast<size_t>(end - begin));
-    const auto first = live.by_address.lower_bound(begin - std::min<uintptr_t>(begin, live.longest));
-    for (auto it = first; it != live.by_address.end() && it->first < end; ++it) {
-        if (it->first + static_cast<size_t>(it->second->bytes_) <= begin) continue;
-        if (std::find(joined.begin(), joined.end(), it->second->shared_) == joined.end()) joined.push_back(it->second->shared_);
+    VisibleMemory& visible = VisibleMemory::instance();
+    visible.for_each_overlap(begin, end, [&](const Storage& other) {
+        if (std::find(joined.begin(), joined.end(), other.shared_) == joined.end()) joined.push_back(other.shared_);
+    });
+    if (joined.size() == 1) history = joined[0];  // then nothing has to be changed in the others
+    if (joined.size() > 1) {
+        for (const auto& other : joined) add_history(*history, *other);
     }
     add_history(*history, storage.own_);
-    for (const auto& other : joined) add_history(*history, *other);
-    live.by_address.emplace(begin, &storage);
+    const auto place = visible.like(storage.bytes_).emplace(begin, &storage);
     // From here on nothing throws.  Nobody holds on to a history: each look starts from a storage.
-    if (!joined.empty()) {
-        for (const auto& entry : live.by_address) {
-            if (std::find(joined.begin(), joined.end(), entry.second->shared_) != joined.end()) entry.second->shared_ = history;
-        }
+    if (joined.size() > 1) {
+        visible.for_each([&](Storage& other) {
+            if (other.shared_ && std::find(joined.begin(), joined.end(), other.shared_) != joined.end()) other.shared_ = history;
+        });
     }
     storage.own_.writes.clear();
     storage.own_.reads.clear();
     storage.own_.deferred.reset();
+    storage.place_ = place;
     storage.shared_ = std::move(history);
     storage.host_visible_.store(true, std::memory_order_release);
 }
@@ -92,23 +115,20 @@ void Storage::show() {
 bool Storage::shared_only_within(const char* begin, const char* end) const noexcept {
     if (!shared_) return true;
     const auto low = reinterpret_cast<uintptr_t>(begin), high = reinterpret_cast<uintptr_t>(end);
-    for (const auto& [address, other] : borrows().by_address) {
-        if (other->shared_ == shared_ && (address < low || address + static_cast<size_t>(other->bytes_) > high)) return false;
-    }
-    return true;
+    bool within = true;
+    VisibleMemory::instance().for_each([&](const Storage& other) {
+        const auto address = reinterpret_cast<uintptr_t>(other.data_);
+        within &= other.shared_ != shared_ || (address >= low && address + static_cast<uintptr_t>(other.bytes_) <= high);
+    });
+    return within;
 }
 
 Storage::~Storage() {
     SmallVector<Ref<Object>, 1> deferred;  // released after the lock
     if (shared_ || deferred_.load(std::memory_order_acquire)) {
         std::lock_guard lock(submission());
-        for (Storage** link : deferred_links) *link = nullptr;
-        if (shared_) {
-            auto& map = borrows().by_address;
-            auto it = map.lower_bound(reinterpret_cast<uintptr_t>(data_));
-            while (it != map.end() && it->second != this) ++it;
-            if (it != map.end()) map.erase(it);
-        }
+        for (DeferredWrite* writer : deferred_writers) writer->storage = nullptr;
+        if (shared_) VisibleMemory::instance().like(bytes_).erase(place_);
         take_deferred(own_, deferred);
     }
     if (borrowed_) {
@@ -129,7 +149,7 @@ void Storage::let_deferred_go(Ref<Storage>& storage) noexcept {
 }
 
 void Storage::materialize() {
-    if (!data_) data_ = allocate(static_cast<size_t>(bytes_));
+    if (!data_ && !borrowed_) data_ = allocate(static_cast<size_t>(bytes_));
 }
 
 }  // namespace clikart

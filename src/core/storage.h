@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <vector>
 
 #include "base/object.h"
@@ -14,6 +15,14 @@ namespace clikart {
 struct Lender {
     void (*give_back)(void* context) = nullptr;
     void* context = nullptr;
+};
+
+class Storage;
+
+/// What a deferred call knows of the storage that it writes; null when that ended.  Guarded by the submission lock.
+struct DeferredWrite {
+    Storage* storage = nullptr;
+    size_t position = 0;  // on the storage's list
 };
 
 /// Three kinds: from the pool, taken when the operator that writes it starts (`materialize`) and returned with the last
@@ -60,8 +69,8 @@ public:
     void note_deferred() noexcept { deferred_.store(true, std::memory_order_release); }
     /// The references that deferred calls have, each through a tensor of its own.  Guarded by the submission lock.
     int64_t deferred_references = 0;
-    /// Where deferred calls note that they write this; set to null when it ends.  Guarded by the submission lock.
-    std::vector<Storage**> deferred_links;
+    /// Those that write this.  Guarded by the submission lock.
+    std::vector<DeferredWrite*> deferred_writers;
     /// Takes over the reference of a tensor that ends.
     static void let_go(Ref<Storage> storage) noexcept {
         if (storage->deferred_.load(std::memory_order_acquire)) let_deferred_go(storage);
@@ -79,7 +88,8 @@ private:
     bool writable_ = true;
     std::atomic<bool> deferred_{false};
     History own_;
-    Ref<SharedHistory> shared_;  // of memory the host can see; guarded by the submission lock
+    std::multimap<uintptr_t, Storage*>::iterator place_;  // among the visible memory, while shared_ is there
+    Ref<SharedHistory> shared_;                           // of memory the host can see; guarded by the submission lock
     Lender lender_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "core/memory.h"
+#include "exec/lane.h"
 #include "exec/parking.h"
 #include "exec/schedule.h"
 #include "exec/stream.h"
@@ -44,6 +45,7 @@ void Stream::after_fork_child() noexcept {
     all.forking = 0;  // other threads that fork are not here
     all.draining = 0;
     all.finishing = false;
+    all.inherited = all.submissions;
     all.gate_closed = all.shut_down ? 1 : 0;
     forget_waiters(all.nothing_unfinished);
     forget_waiters(all.nothing_executing);
@@ -56,6 +58,7 @@ void Stream::after_fork_child() noexcept {
     }
     resume_all();
     submission().unlock();
+    renew_lane();
 }
 
 namespace {

@@ -19,10 +19,17 @@ Lane::~Lane() {
     if (getpid() == gettid()) finish_work();
 }
 
-const Lane& lane_of_thread() {
+Lane& lane_of_thread() {
     if (thread_is_over) fail(ErrorKind::Error, "the calling thread is ending, it cannot start work any more");
-    thread_local const Lane lane;
+    thread_local Lane lane;
     return lane;
+}
+
+void renew_lane() noexcept {
+    try {
+        if (!thread_is_over) lane_of_thread().stream = make_ref<Stream>(Device{});
+    } catch (...) {  // then it keeps the old one
+    }
 }
 
 Ref<Stream> host_timeline() {

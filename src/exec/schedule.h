@@ -29,6 +29,7 @@ struct Schedule {
     bool finishing = false;    // finish_work() closed the gate and is to be called again
     int gate_closed = 0;       // by how many: no more work is taken
     uint64_t submissions = 0;  // works queued, ever
+    uint64_t inherited = 0;    // those up to this one are a fork's parent's: the end of the child does not wait for them
     uint64_t cancelled = 0;    // those up to this one fail instead of running
     uint64_t unfinished = 0;   // calls submitted and not over, on all streams
     int draining = 0;          // threads that wait for the next

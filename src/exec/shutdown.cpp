@@ -1,5 +1,6 @@
 #include "exec/shutdown.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/deadline.h"
@@ -18,6 +19,13 @@ constexpr int64_t kCallbackNanoseconds = 5'000'000'000;
 void call_callbacks() {
     if (CallbackPool::instance().drain(kCallbackNanoseconds)) return;
     log(LogLevel::Warning, "a callback of on_complete is still running, the end does not wait for it any longer");
+}
+
+/// The end of a fork's child does not wait for what its parent had queued; the parent computes it.
+void forget_inherited() noexcept {
+    std::lock_guard lock(submission());
+    Schedule& all = Schedule::instance();
+    all.cancelled = std::max(all.cancelled, all.inherited);
 }
 
 }  // namespace
@@ -46,6 +54,7 @@ bool finish_work(int64_t timeout_ns) {
         if (!all.finishing) ++all.gate_closed;
         all.finishing = true;
     }
+    forget_inherited();
     if (!drain_streams(timeout_ns)) return false;
     call_callbacks();
     std::lock_guard lock(submission());
@@ -61,6 +70,7 @@ void shut_down() {
         if (!all.shut_down) ++all.gate_closed;
         all.shut_down = true;
     }
+    forget_inherited();
     drain_streams();
     call_callbacks();
 }

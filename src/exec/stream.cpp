@@ -57,10 +57,11 @@ Ref<Error> spoiled_by(const Work& work) {
     return nullptr;
 }
 
-/// Whether the tensor reaches all memory that its history is about.  Under the submission lock.
+/// Whether the tensor, no two of whose elements share memory, reaches all that its history is about.  Under the submission
+/// lock.
 bool covers_all(const Tensor& tensor) noexcept {
     const int64_t bytes = tensor.numel() * size_of(tensor.dtype());
-    if (!tensor.is_contiguous() || tensor.offset() != 0 || bytes != tensor.storage().bytes()) return false;
+    if (bytes != tensor.storage().bytes()) return false;
     const char* const begin = static_cast<const char*>(tensor.storage().data());
     return tensor.storage().shared_only_within(begin, begin + bytes);
 }

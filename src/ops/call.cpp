@@ -291,7 +291,7 @@ void submit_in_place(const Checked& checked, const Attributes& attributes, Tenso
 }  // namespace
 
 void copy_into(Tensor& to, Tensor& from) {
-    const OpInfo& info = op_info(OpCode::Cast);
+    const OpInfo& info = op_info(OpCode::Copy);
     constexpr const char* who = "copy_";
     check_destination(to, who);
     Tensor* const both[] = {&to, &from};
@@ -308,8 +308,11 @@ void copy_into(Tensor& to, Tensor& from) {
     if (overlaps_otherwise(from, to) || must_be_apart(from, to)) source = checked.owned.emplace_back(copy_of(from)).get();
     if (source->weak) source = checked.owned.emplace_back(scalar_as(*source, to.dtype())).get();
     checked.inputs.push_back(source);
-    checked.kernel = source->dtype() == to.dtype() ? find_kernel(op_info(OpCode::Copy), to.dtype()) : find_kernel(info, to.dtype());
-    if (source->dtype() != to.dtype()) find_kernel(info, source->dtype());
+    checked.kernel = find_kernel(info, to.dtype());
+    if (source->dtype() != to.dtype()) {  // converted on the way
+        checked.kernel = find_kernel(op_info(OpCode::Cast), to.dtype());
+        find_kernel(op_info(OpCode::Cast), source->dtype());
+    }
     Attributes attributes;
     attributes.add(static_cast<int64_t>(to.dtype()));
     submit_in_place(checked, attributes, to, -1);
@@ -321,6 +324,9 @@ void call_in_place(OpCode op, std::span<Tensor* const> given, const Attributes& 
     check_destination(to, info.name);
     const Device device = common_device(info, given);
     Checked checked(info);
+    for (const Tensor* input : given) {
+        if (input->node) require_value(*input, info.name);
+    }
     check(checked, given, attributes);
     if (!(checked.spec.shape == to.shape())) {
         fail(ErrorKind::Value, "{}: the result has shape {}, it cannot be written over {}", info.name, to_string(checked.spec.shape), describe(to));

@@ -17,13 +17,13 @@ public:
           strides(output.strides()),
           offset(output.offset()),
           self(self),
-          written(&output.storage()) {}
+          written{&output.storage()} {}
 
     bool submitted() const noexcept { return !work; }
     /// The tensor that is written; null when its storage ends at this moment.
     Ref<Tensor> output() {
-        if (!written || !written->retain_if_alive()) return nullptr;
-        auto tensor = make_ref<Tensor>(dtype, shape, strides, offset, Ref<Storage>::adopt(written));
+        if (!written.storage || !written.storage->retain_if_alive()) return nullptr;
+        auto tensor = make_ref<Tensor>(dtype, shape, strides, offset, Ref<Storage>::adopt(written.storage));
         tensor->stream = stream;
         return tensor;
     }
@@ -34,7 +34,7 @@ public:
     const Dims shape, strides;
     const int64_t offset;
     const int self;
-    Storage* written;  // owns this, unless a later call does; null when it ended
+    DeferredWrite written;  // whose storage owns this, unless a later call does
     std::vector<Ref<Deferred>> before;
     bool linked = false;
     static constexpr size_t kNowhere = SIZE_MAX;
@@ -42,7 +42,11 @@ public:
 
     /// Takes this off the list of what it writes.
     void unlink_written() noexcept {
-        if (written) std::erase(written->deferred_links, &written);
+        if (!written.storage) return;
+        auto& writers = written.storage->deferred_writers;
+        writers.back()->position = written.position;
+        writers[written.position] = writers.back();
+        writers.pop_back();
     }
     /// Takes this off the lists of what its work reads.
     void unlink_reads(const Work& its) noexcept {
@@ -182,7 +186,7 @@ void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output
     deferred->before.reserve(before);
     deferred->positions.resize(inputs.size());
     garbage.reserve(use.writes.size());
-    written.deferred_links.reserve(written.deferred_links.size() + 1);
+    written.deferred_writers.reserve(2 * (written.deferred_writers.size() + 1));
     // ... then what must not stop half-way.
     for (const auto& input : inputs) {
         if (!input) continue;
@@ -207,7 +211,8 @@ void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output
     use.writes.clear();
     use.writes.push_back(deferred);  // there is always room for one
     written.note_deferred();
-    written.deferred_links.push_back(&deferred->written);
+    deferred->written.position = written.deferred_writers.size();
+    written.deferred_writers.push_back(&deferred->written);
     deferred->linked = true;
 }
 

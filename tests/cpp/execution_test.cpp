@@ -4,6 +4,7 @@
 #include <ClikaRT/clika_rt.h>
 #include <atomic>
 #include <cstdlib>
+#include <future>
 #include <thread>
 
 using namespace ClikaRT;
@@ -164,6 +165,25 @@ TEST(Execution, AProcessMayExitWithWorkQueued) {
                 refused = std::string(error.what()) == "full: the runtime is shutting down, no more work is accepted";
             }
             std::exit(refused ? 0 : 1);
+        },
+        testing::ExitedWithCode(0), "");
+    // By threads that the library does not know, and by its own.
+    EXPECT_EXIT(
+        {
+            std::thread([] { static_cast<void>(heavy()); }).join();
+            std::exit(0);
+        },
+        testing::ExitedWithCode(0), "");
+    EXPECT_EXIT(
+        {
+            const Tensor x = heavy();
+            std::thread([] { std::exit(0); }).join();
+        },
+        testing::ExitedWithCode(0), "");
+    EXPECT_EXIT(
+        {
+            heavy().on_complete([](const Tensor&) { std::exit(0); });
+            std::promise<void>().get_future().wait();
         },
         testing::ExitedWithCode(0), "");
 }

@@ -208,6 +208,7 @@ void matmul(const KernelCall& call) {
 }  // namespace
 
 KernelFn kernel_matmul(DType t) {
+    if (t == DType::Float32) Product::wake();
     return t != DType::Bool && with_type(t, []<class T>() {}) ? &kernel<matmul> : nullptr;
 }
 

@@ -86,6 +86,7 @@ public:
                                         {DNNL_ARG_DST, arguments.c.get()},
                                         {DNNL_ARG_SCRATCHPAD, arguments.scratch.get()}};
         dnnl::error::wrap_c_api(dnnl_primitive_execute(matmul_.get(), stream().get(), 4, list), "could not execute");
+        if (!ran_.load(std::memory_order_relaxed) && !ran_.exchange(true, std::memory_order_relaxed)) register_again();
     }
 
 private:
@@ -103,6 +104,14 @@ private:
                             make(description_.scratchpad_desc())};
     }
 
+    /// Other shapes have other kinds of kernels, with static objects of their own; see wake().
+    static void register_again() noexcept {
+        constexpr int kKinds = 256;  // far more than there are
+        static std::atomic<int> registered{0};
+        if (registered.fetch_add(1, std::memory_order_relaxed) < kKinds) shut_down_at_exit();
+    }
+
+    mutable std::atomic<bool> ran_{false};
     static inline std::atomic<uint64_t> next_id{0};
     const uint64_t id_ = next_id.fetch_add(1, std::memory_order_relaxed);  // an address could come again
     memory::desc plain_b_;
@@ -140,14 +149,39 @@ std::shared_ptr<const Product> find_or_make(const ProductShape& shape) {
     } catch (const dnnl::error& error) {
         fail(ErrorKind::Error, "oneDNN made no kernel for [{}, {}] x [{}, {}]: {}", shape.m, shape.k, shape.k, shape.n, error.what());
     }
-    static const bool registered = (shut_down_at_exit(), true);  // after oneDNN's own statics came to be, so that it runs before they go
-    (void)registered;
     std::lock_guard lock(mutex);
     if (cache.size() >= kCachedKernels) cache.clear();
     return cache.emplace(shape, std::move(made)).first->second;
 }
 
 }  // namespace
+
+void Product::wake() {
+    static const bool awake = [] {
+        // One of each kind that our tiles lead to: packed and plain, large and small, one row, a piece of a wider result.
+        constexpr int64_t kLarge = 256, kSmall = 64;
+        const OneThread guard;
+        const Scratch a(kLarge * kLarge * sizeof(float)), c(kLarge * kLarge * sizeof(float));
+        std::memset(a.as<float>(), 0, kLarge * kLarge * sizeof(float));
+        for (const ProductShape& shape :
+             {ProductShape{kLarge, kLarge, kLarge, kLarge, 1, kLarge, 1, kLarge, kLarge}, ProductShape{kLarge, kLarge, kLarge, kLarge, 1, kLarge, 1, kLarge, 0},
+              ProductShape{kSmall, kSmall, kSmall, kSmall, 1, 1, kSmall, kSmall, 0}, ProductShape{1, kSmall, kSmall, kSmall, 1, kSmall, 1, kSmall, 0},
+              ProductShape{kSmall, kSmall, kSmall, kSmall, 1, kLarge, 1, kLarge, kSmall},
+              ProductShape{kSmall, kSmall, kSmall, kSmall, 1, kLarge, 1, kLarge, 0}}) {
+            const OneDnnProduct product(shape);
+            const void* right = a.as<float>();
+            std::unique_ptr<Scratch> packed;
+            if (shape.packed_for) {
+                packed = std::make_unique<Scratch>(product.packed_bytes());
+                product.pack(a.as<float>(), packed->as<void>());
+                right = packed->as<void>();
+            }
+            product.run(a.as<float>(), right, c.as<float>());  // registers
+        }
+        return true;
+    }();
+    (void)awake;
+}
 
 std::shared_ptr<const Product> Product::find(const ProductShape& shape) {
     // Pieces of one product, and calls in a loop, ask for the same kernel again and again.

@@ -20,6 +20,11 @@ struct ProductShape {
 /// A compiled kernel for one shape.  Immutable, usable from many threads at once, kept in a bounded cache.
 class Product {
 public:
+    /// Called by whoever submits products, before the first one: oneDNN makes static objects when a kernel is first made, packs
+    /// and runs, and what is registered for the end of the process after that comes first.  So work that is queued is finished
+    /// before those objects go, whichever thread ends the process, and whenever.  Takes some 80 ms, once; the first product
+    /// would otherwise take most of them where it runs.
+    static void wake();
     /// Throws Failure when oneDNN cannot make one.
     static std::shared_ptr<const Product> find(const ProductShape& shape);
     virtual ~Product() = default;
