@@ -80,7 +80,7 @@ def test_a_late_error_of_every_way_to_call():
         (OpCode.Mul, traced),
         (OpCode.Add, lambda: x.add_(1)),
         (OpCode.Add, assign),
-        (OpCode.Cast, copy),
+        (OpCode.Copy, copy),
         (OpCode.Full, lambda: crt.zeros(5)),
         (OpCode.MatMul, lambda: linear(x)),
         (OpCode.Concat, lambda: crt.concat([x, x])),
