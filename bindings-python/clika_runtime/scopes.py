@@ -65,9 +65,12 @@ def apply() -> None:
         return
     for scope in reversed(_thread.scopes):
         scope._set(_thread.before.pop())
+        scope._in_force -= 1
+        scope._forget()
     _thread.scopes = ()
     for scope in wanted:
         _thread.before.append(scope._set(scope._value))
+        scope._in_force += 1
         _thread.scopes += (scope,)
 
 
@@ -77,6 +80,8 @@ class Scope:
     def __init__(self, value: Any) -> None:
         self._value = value
         self._entered = threading.local()
+        self._in_force = 0  # in how many threads, of those that were opened in tasks
+        self._over = 0  # how many ended that are still listed
 
     def _set(self, value: Any) -> Any:
         """Sets the thread's setting and returns what it was."""
@@ -111,7 +116,15 @@ class Scope:
         # Else an asynchronous generator was left in its scope and is closed by another task: what it set went with its own.
         apply()
         if self in scoped:
+            self._over += 1
+            self._forget()
+
+    def _forget(self) -> None:
+        """Takes what is over off the list, unless it is in force in another thread (which dropped the task that had it): that
+        thread has to look once more."""
+        while self._over and self._in_force < scoped.count(self):
             scoped.remove(self)
+            self._over -= 1
 
     def _stack(self) -> list[Any]:
         """What was set before, for each time the thread is in the scope outside of tasks."""

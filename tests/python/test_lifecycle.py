@@ -421,3 +421,33 @@ def test_signals_reach_the_main_thread_while_workers_run():
     finally:
         signal.signal(signal.SIGUSR1, previous)
     assert seen == [threading.main_thread()]
+
+
+def test_a_suspended_task_that_another_thread_drops_takes_its_scope_with_it():
+    code = """
+        import asyncio, gc, logging, threading
+        logging.disable()  # asyncio says that the task was pending
+        import clika_runtime as crt
+
+        async def suspended():
+            with crt.tracing():
+                crt.ones(2) + 1
+                await asyncio.Future()
+
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(suspended())
+        loop.run_until_complete(asyncio.sleep(0))
+        box = [task, loop]
+        del task, loop
+        def drop():
+            box.clear()
+            gc.collect()
+        thread = threading.Thread(target=drop)
+        thread.start()
+        thread.join()
+        gc.collect()
+        assert (crt.ones(2) + 1).status == "Evaluated"
+        from clika_runtime.scopes import scoped
+        assert not scoped
+    """
+    run(code)
