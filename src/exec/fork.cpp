@@ -63,8 +63,14 @@ void Stream::after_fork_child() noexcept {
 
 namespace {
 
-std::mutex& registration = *new std::mutex;  // guards the next
-std::vector<std::mutex*>& held = *new std::vector<std::mutex*>;
+struct Held {
+    std::mutex registration;  // guards the next
+    std::vector<std::mutex*> mutexes;
+};
+Held& held() {
+    static Held& instance = *new Held;  // other files may register before this one's objects come to be
+    return instance;
+}
 
 // The kernels end first: they need the locks that are taken then.
 void before() {
@@ -72,16 +78,16 @@ void before() {
     CallbackPool::instance().before_fork();
     ThreadPool::before_fork();
     for (ParkingLot& lot : ParkingLot::all()) lot.mutex.lock();
-    registration.lock();
-    for (std::mutex* mutex : held) mutex->lock();
+    held().registration.lock();
+    for (std::mutex* mutex : held().mutexes) mutex->lock();
     lock_memory();
     lock_log();
 }
 
 void release_locks() {
     unlock_memory();
-    for (std::mutex* mutex : held) mutex->unlock();
-    registration.unlock();
+    for (std::mutex* mutex : held().mutexes) mutex->unlock();
+    held().registration.unlock();
     for (ParkingLot& lot : ParkingLot::all()) lot.mutex.unlock();
 }
 
@@ -102,15 +108,24 @@ void after_in_child() {
     Stream::after_fork_child();
 }
 
+// When the library is loaded.  What functions keep as static objects comes to be here as well: one that another thread was just
+// making at a fork would never be made in the child.
+[[maybe_unused]] const bool watched = [] {
+    Schedule::instance();
+    ThreadPool::instance();
+    CallbackPool::instance();
+    ParkingLot::all();
+    Stream::default_stream(Device{});
+    largest_block();
+    pthread_atfork(&before, &after_in_parent, &after_in_child);
+    return true;
+}();
+
 }  // namespace
 
-void watch_forks() {
-    pthread_atfork(&before, &after_in_parent, &after_in_child);
-}
-
 void hold_at_fork(std::mutex& mutex) {
-    std::lock_guard lock(registration);
-    held.push_back(&mutex);
+    std::lock_guard lock(held().registration);
+    held().mutexes.push_back(&mutex);
 }
 
 }  // namespace clikart

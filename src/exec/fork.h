@@ -5,9 +5,6 @@
 
 namespace clikart {
 
-/// Registers what has to happen; once.
-void watch_forks();
-
 /// Holds a lock during every fork from now on, so that no thread that the child lacks can own it.  For locks that no
 /// kernel waits for another to give up, and that last for ever.
 void hold_at_fork(std::mutex& mutex);

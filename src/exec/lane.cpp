@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include "exec/fork.h"
 #include "exec/shutdown.h"
 
 namespace clikart {
@@ -38,7 +37,6 @@ Ref<Stream> host_timeline() {
 
 void watch_process() {
     static const bool watched = [] {
-        watch_forks();
         shut_down_at_exit();
         return true;
     }();

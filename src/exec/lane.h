@@ -20,7 +20,7 @@ Ref<Stream> host_timeline();
 /// In the child of a fork: what the thread submits there does not queue behind what its parent had queued.
 void renew_lane() noexcept;
 
-/// Registers what happens at fork and at exit; called before the first work.
+/// Registers what happens at exit; called before the first work.
 void watch_process();
 
 }  // namespace clikart

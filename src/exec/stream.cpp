@@ -22,10 +22,7 @@ constexpr uint64_t kAlwaysInFlight = 8;
 constexpr int kMemoryTries = 16;
 // A caller is held up no longer than this at a time: Python looks at signals between two calls.
 constexpr int64_t kPaceNanoseconds = 50'000'000;
-int64_t bytes_in_flight_limit() noexcept {
-    static const int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / 4;
-    return bytes;
-}
+const int64_t kBytesInFlight = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE) / 4;
 
 void add_dependency(std::vector<Ticket>& list, const Ticket& ticket, const Timeline* own) {
     if (ticket.timeline.get() != own && !ticket.settled()) list.push_back(ticket);
@@ -161,7 +158,7 @@ void Stream::pace() {
         std::lock_guard lock(submission());
         last = last_ticket_;
         const uint64_t in_flight = last - std::min(last, completed());
-        if (in_flight < kInFlight && (in_flight <= kAlwaysInFlight || bytes_in_flight_ < bytes_in_flight_limit())) return;
+        if (in_flight < kInFlight && (in_flight <= kAlwaysInFlight || bytes_in_flight_ < kBytesInFlight)) return;
         last -= in_flight / 2;
     }
     if (CallbackPool::on_thread()) return;  // what the stream waits for may be waiting for callbacks

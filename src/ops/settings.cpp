@@ -72,6 +72,9 @@ void set_thread_stream(Device device, const Ref<Stream>& stream) {
     thread_settings.any_stream = !streams.set.empty();
 }
 
+// Made when the library is loaded, see exec/fork.cpp.
+[[maybe_unused]] const bool made_early = (attention(), synchronous_from_environment(), true);
+
 // ---- call sites ------------------------------------------------------------------------------------------------------
 
 namespace {

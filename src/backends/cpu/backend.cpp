@@ -37,14 +37,16 @@ Finder finder(OpCode op) {
     }
 }
 
+// Chosen when the library is loaded, see exec/fork.cpp.
+const bool simd_as_wished = [] {
+    const char* const name = std::getenv("CLIKA_SIMD");
+    return !name || set_simd(name);
+}();
+
 KernelFn find_kernel(int32_t op, int32_t dtype) {
-    static const bool chosen = [] {
-        if (const char* name = std::getenv("CLIKA_SIMD"); name && !set_simd(name)) {
-            fail(ErrorKind::Value, "CLIKA_SIMD is '{}'; this machine and build have baseline up to {}", name, simd_name());
-        }
-        return true;
-    }();
-    (void)chosen;
+    if (!simd_as_wished) {
+        fail(ErrorKind::Value, "CLIKA_SIMD is '{}'; this machine and build have baseline up to {}", std::getenv("CLIKA_SIMD"), simd_name());
+    }
     const Finder find = finder(static_cast<OpCode>(op));
     return find ? find(static_cast<DType>(dtype)) : nullptr;
 }

@@ -156,31 +156,46 @@ std::shared_ptr<const Product> find_or_make(const ProductShape& shape) {
 
 }  // namespace
 
-void Product::wake() {
-    static const bool awake = [] {
-        // One of each kind that our tiles lead to: packed and plain, large and small, one row, a piece of a wider result.
-        constexpr int64_t kLarge = 256, kSmall = 64;
-        const OneThread guard;
-        const Scratch a(kLarge * kLarge * sizeof(float)), c(kLarge * kLarge * sizeof(float));
-        std::memset(a.as<float>(), 0, kLarge * kLarge * sizeof(float));
-        for (const ProductShape& shape :
-             {ProductShape{kLarge, kLarge, kLarge, kLarge, 1, kLarge, 1, kLarge, kLarge}, ProductShape{kLarge, kLarge, kLarge, kLarge, 1, kLarge, 1, kLarge, 0},
-              ProductShape{kSmall, kSmall, kSmall, kSmall, 1, 1, kSmall, kSmall, 0}, ProductShape{1, kSmall, kSmall, kSmall, 1, kSmall, 1, kSmall, 0},
-              ProductShape{kSmall, kSmall, kSmall, kSmall, 1, kLarge, 1, kLarge, kSmall},
-              ProductShape{kSmall, kSmall, kSmall, kSmall, 1, kLarge, 1, kLarge, 0}}) {
-            const OneDnnProduct product(shape);
-            const void* right = a.as<float>();
-            std::unique_ptr<Scratch> packed;
-            if (shape.packed_for) {
-                packed = std::make_unique<Scratch>(product.packed_bytes());
-                product.pack(a.as<float>(), packed->as<void>());
-                right = packed->as<void>();
-            }
-            product.run(a.as<float>(), right, c.as<float>());  // registers
+namespace {
+
+// Held while the kernels are made, also by a fork, whose child could not go on with what another thread had begun.
+std::mutex& waking = []() -> std::mutex& {
+    auto& made = *new std::mutex;
+    hold_at_fork(made);
+    return made;
+}();
+std::atomic<bool> awake{false};
+
+void make_one_of_each_kind() {
+    // One of each kind that our tiles lead to: packed and plain, large and small, one row, a piece of a wider result.
+    constexpr int64_t kLarge = 256, kSmall = 64;
+    const OneThread guard;
+    const Scratch a(kLarge * kLarge * sizeof(float)), c(kLarge * kLarge * sizeof(float));
+    std::memset(a.as<float>(), 0, kLarge * kLarge * sizeof(float));
+    for (const ProductShape& shape :
+         {ProductShape{kLarge, kLarge, kLarge, kLarge, 1, kLarge, 1, kLarge, kLarge}, ProductShape{kLarge, kLarge, kLarge, kLarge, 1, kLarge, 1, kLarge, 0},
+          ProductShape{kSmall, kSmall, kSmall, kSmall, 1, 1, kSmall, kSmall, 0}, ProductShape{1, kSmall, kSmall, kSmall, 1, kSmall, 1, kSmall, 0},
+          ProductShape{kSmall, kSmall, kSmall, kSmall, 1, kLarge, 1, kLarge, kSmall}, ProductShape{kSmall, kSmall, kSmall, kSmall, 1, kLarge, 1, kLarge, 0}}) {
+        const OneDnnProduct product(shape);
+        const void* right = a.as<float>();
+        std::unique_ptr<Scratch> packed;
+        if (shape.packed_for) {
+            packed = std::make_unique<Scratch>(product.packed_bytes());
+            product.pack(a.as<float>(), packed->as<void>());
+            right = packed->as<void>();
         }
-        return true;
-    }();
-    (void)awake;
+        product.run(a.as<float>(), right, c.as<float>());  // registers
+    }
+}
+
+}  // namespace
+
+void Product::wake() {
+    if (awake.load(std::memory_order_acquire)) return;
+    std::lock_guard lock(waking);
+    if (awake.load(std::memory_order_relaxed)) return;
+    make_one_of_each_kind();
+    awake.store(true, std::memory_order_release);
 }
 
 std::shared_ptr<const Product> Product::find(const ProductShape& shape) {
