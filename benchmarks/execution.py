@@ -104,7 +104,7 @@ def idle_share() -> float:
     for _ in range(20):
         crt.matmul(w, w).wait()
     before = os.times()
-    time.sleep(5)
+    time.sleep(5)  # what is used in it is the figure
     after = os.times()
     return max(0.0, after.user + after.system - before.user - before.system) / 5
 

@@ -11,7 +11,11 @@ using namespace clikart;
 namespace {
 
 // Tokens of memory that nobody here needs any more.
-std::mutex& mutex = *new std::mutex;  // guards the next; never destroyed, as that
+std::mutex& mutex = []() -> std::mutex& {  // guards the next; never destroyed, as that
+    auto& made = *new std::mutex;
+    hold_at_fork(made);
+    return made;
+}();
 std::vector<uint64_t>& returned = *new std::vector<uint64_t>;
 
 /// What a lender left behind: a call to make, or a token to report.
@@ -54,8 +58,6 @@ std::pair<int64_t, int64_t> reach(const Dims& shape, const Dims& strides) {
 clikart_tensor* clikart_tensor_borrow(const clikart_borrow* what) {
     return guarded([&] {
         constexpr const char* who = "tensor_borrow";
-        static const bool held = (hold_at_fork(mutex), true);
-        (void)held;
         if (!what) fail(ErrorKind::Type, "{}: the description is NULL", who);
         if (what->struct_size < sizeof(clikart_borrow))
             fail(ErrorKind::Value, "{}: struct_size is {}, expected {}", who, what->struct_size, sizeof(clikart_borrow));

@@ -67,8 +67,8 @@ Dims checked_shape(const int64_t* shape, size_t rank, const char* who);
 
 Placement placement_of(const clikart_placement* where);
 
-/// Its name, as static text.
-const char* device_text(Device device);
+/// The name of a device that is there, as static text.
+const char* device_text(Device device) noexcept;
 
 inline clikart_stream* to_stream_handle(Ref<Stream> stream) noexcept {
     return reinterpret_cast<clikart_stream*>(static_cast<Object*>(stream.leak()));

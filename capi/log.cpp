@@ -10,38 +10,36 @@ using namespace clikart;
 namespace {
 
 /// A user's hook, which must not disturb the error of the thread that has something to say.
-struct Hook {
-    const clikart_log_hook call;
-    void* const user_data;
-    void (*const destroy)(void*);
-    ~Hook() {
+class UserHook final : public LogHook {
+public:
+    UserHook(clikart_log_hook hook, void* user_data, void (*destroy)(void*)) noexcept : hook_(hook), user_data_(user_data), destroy_(destroy) {}
+    ~UserHook() override {
         const ErrorPutAside aside;
-        if (destroy) destroy(user_data);
+        if (destroy_) destroy_(user_data_);
     }
-};
+    void call(LogLevel level, const char* message) const override {
+        const ErrorPutAside aside;
+        hook_(static_cast<clikart_log_level>(level), message, user_data_);
+    }
 
-void say(LogLevel level, const char* message, void* context) {
-    const ErrorPutAside aside;
-    const Hook& hook = *static_cast<const Hook*>(context);
-    hook.call(static_cast<clikart_log_level>(level), message, hook.user_data);
-}
+private:
+    const clikart_log_hook hook_;
+    void* const user_data_;
+    void (*const destroy_)(void*);
+};
 
 }  // namespace
 
 int clikart_set_log_hook(clikart_log_hook hook, void* user_data, void (*destroy)(void* user_data)) {
     return guarded([&] {
-        std::unique_ptr<Hook> kept;
+        std::shared_ptr<const LogHook> kept;
         try {
-            kept.reset(new Hook{hook, user_data, destroy});
+            kept = std::make_shared<const UserHook>(hook, user_data, destroy);
         } catch (...) {
             if (destroy) destroy(user_data);
             throw;
         }
-        if (hook) {
-            set_log_hook(&say, kept.release(), [](void* context) { delete static_cast<Hook*>(context); });
-        } else {
-            set_log_hook(nullptr, nullptr, nullptr);
-        }
+        set_log_hook(hook ? std::move(kept) : nullptr);
         return 0;
     });
 }

@@ -7,8 +7,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ._enums import ClikaRTError, ClikaRTTypeError
-from ._library import c_text, check, lib, wait
-from .devices import Device
+from ._library import check, lib, wait
+from .devices import Device, device_text
 from .nn.module import Module
 from .scopes import apply, scoped
 from .streams import Stream
@@ -93,6 +93,6 @@ def synchronize(target: Tensor | Stream | Device | str | None = None) -> None:
     elif isinstance(target, Stream):
         target.synchronize()
     elif isinstance(target, (str, Device)):
-        wait(lib.clikart_device_wait, c_text(str(target), "synchronize"))
+        wait(lib.clikart_device_wait, device_text(target, "synchronize"))
     else:
         raise ClikaRTTypeError(f"synchronize: expected a tensor, a stream or a device, got {type(target).__name__}")

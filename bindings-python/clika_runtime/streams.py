@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
-from ._library import check, check_pointer, ffi, lib, text, wait
+from ._library import WAIT_SLICE_NS, check, check_pointer, ffi, lib, text, wait
 from .devices import Device, device_text
 
 
@@ -87,10 +88,6 @@ def wrap(handle: Any) -> Stream:
 
 def wait_seconds(waiting: Any, handle: Any, timeout: float | None) -> bool:
     """Waits with a function of the library in slices, for as long as it takes or the seconds given; True when it is over."""
-    import time
-
-    from ._library import WAIT_SLICE_NS
-
     if timeout is None or timeout == float("inf"):
         wait(waiting, handle)
         return True

@@ -121,7 +121,7 @@ class Tensor:
             handle, self._handle = self._handle, ffi.NULL  # the garbage collector may still let others look at us
         except AttributeError:  # __init__ refused
             return
-        _release(handle)
+        _release(handle)  # release(), without the call
         if returned:
             let_go()
 

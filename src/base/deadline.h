@@ -15,7 +15,6 @@ public:
     explicit Deadline(int64_t timeout_ns) noexcept : forever_(timeout_ns < 0 || timeout_ns >= kForever), end_(Clock::now()) {
         if (!forever_) end_ += std::chrono::nanoseconds(timeout_ns);
     }
-    bool forever() const noexcept { return forever_; }
     bool over() const noexcept { return !forever_ && Clock::now() >= end_; }
     /// Negative when there is no end.
     int64_t left() const noexcept {

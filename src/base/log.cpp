@@ -3,7 +3,6 @@
 #include <condition_variable>
 #include <cstdio>
 #include <deque>
-#include <memory>
 #include <mutex>
 #include <new>
 
@@ -12,42 +11,22 @@
 namespace clikart {
 namespace {
 
-struct Hook {
-    const LogHook call;
-    void* const context;
-    void (*const destroy)(void*);
-    ~Hook() {
-        if (destroy) destroy(context);
-    }
-};
-
 std::mutex& mutex = *new std::mutex;  // guards all that follows; never destroyed, as that
-std::shared_ptr<const Hook>& current = *new std::shared_ptr<const Hook>;
+std::shared_ptr<const LogHook>& current = *new std::shared_ptr<const LogHook>;
 bool kept = false;
 std::deque<std::pair<LogLevel, std::string>>& messages = *new std::deque<std::pair<LogLevel, std::string>>;
 std::condition_variable& changed = *new std::condition_variable;
 
 }  // namespace
 
-void set_log_hook(LogHook call, void* context, void (*destroy)(void*)) {
-    std::shared_ptr<const Hook> hook;
-    if (call) {
-        try {
-            hook = std::make_shared<const Hook>(call, context, destroy);
-        } catch (...) {
-            if (destroy) destroy(context);
-            throw;
-        }
-    } else if (destroy) {
-        destroy(context);
-    }
+void set_log_hook(std::shared_ptr<const LogHook> hook) {
     std::lock_guard lock(mutex);
     hook.swap(current);
     // The old one ends after the lock, or with its last call.
 }
 
 void log(LogLevel level, const char* message) noexcept {
-    std::shared_ptr<const Hook> hook;
+    std::shared_ptr<const LogHook> hook;
     {
         std::lock_guard lock(mutex);
         if (kept) {
@@ -62,7 +41,7 @@ void log(LogLevel level, const char* message) noexcept {
         hook = current;
     }
     if (hook) {
-        hook->call(level, message, hook->context);
+        hook->call(level, message);
     } else if (level >= LogLevel::Warning) {
         std::fprintf(stderr, "clikart: %s\n", message);
     }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 namespace clikart {
@@ -10,11 +11,15 @@ namespace clikart {
 enum class LogLevel : int32_t { Debug = 10, Info = 20, Warning = 30, Error = 40 };  // Python's numbers
 
 /// Called on any thread, with no lock of the library held.
-using LogHook = void (*)(LogLevel level, const char* message, void* context);
+class LogHook {
+public:
+    virtual ~LogHook() = default;
+    virtual void call(LogLevel level, const char* message) const = 0;
+};
 
-/// Replaces the hook; null brings back the default, which writes warnings and errors to stderr.  `destroy` (may be null)
-/// is called with the context once, when no call of the hook is under way or to come.
-void set_log_hook(LogHook hook, void* context, void (*destroy)(void*));
+/// Replaces the hook; null brings back the default, which writes warnings and errors to stderr.  A hook ends when no call of
+/// it is under way or to come.
+void set_log_hook(std::shared_ptr<const LogHook> hook);
 
 void log(LogLevel level, const char* message) noexcept;
 

@@ -34,7 +34,7 @@ public:
     template <class F>
     void for_each(F&& f) {
         for (auto& map : classes_) {
-            for (auto& entry : map) f(*entry.second);
+            for (auto& [address, storage] : map) f(address, *storage);
         }
     }
 
@@ -84,7 +84,7 @@ void Storage::join(Storage& storage, uintptr_t begin, uintptr_t end) {
     const auto place = visible.like(storage.bytes_).emplace(begin, &storage);
     // From here on nothing throws.  Nobody holds on to a history: each look starts from a storage.
     if (joined.size() > 1) {
-        visible.for_each([&](Storage& other) {
+        visible.for_each([&](uintptr_t, Storage& other) {
             if (other.shared_ && std::find(joined.begin(), joined.end(), other.shared_) != joined.end()) other.shared_ = history;
         });
     }
@@ -116,8 +116,7 @@ bool Storage::shared_only_within(const char* begin, const char* end) const noexc
     if (!shared_) return true;
     const auto low = reinterpret_cast<uintptr_t>(begin), high = reinterpret_cast<uintptr_t>(end);
     bool within = true;
-    VisibleMemory::instance().for_each([&](const Storage& other) {
-        const auto address = reinterpret_cast<uintptr_t>(other.data_);
+    VisibleMemory::instance().for_each([&](uintptr_t address, const Storage& other) {
         within &= other.shared_ != shared_ || (address >= low && address + static_cast<uintptr_t>(other.bytes_) <= high);
     });
     return within;

@@ -52,7 +52,6 @@ public:
         materialize();
     }
 
-    bool borrowed() const noexcept { return borrowed_; }
     bool host_visible() const noexcept { return host_visible_.load(std::memory_order_acquire); }
     /// Whether all live memory that shares this history lies in [begin, end).  Under the submission lock.
     bool shared_only_within(const char* begin, const char* end) const noexcept;

@@ -46,7 +46,6 @@ void Stream::after_fork_child() noexcept {
     all.draining = 0;
     all.finishing = false;
     all.inherited = all.submissions;
-    all.gate_closed = all.shut_down ? 1 : 0;
     forget_waiters(all.nothing_unfinished);
     forget_waiters(all.nothing_executing);
     forget_waiters(all.something_finished);

@@ -15,7 +15,7 @@ class Stream;
 /// A failure that synchronize() has to tell, of a stream or of its device, unless somebody was told before.
 struct UntoldFailure {
     Ref<Error> error;
-    uint64_t stream;  // Stream::id(): its address may come again
+    uint64_t stream;  // its number: an address may come again
     Device device;
 };
 
@@ -25,9 +25,9 @@ struct Schedule {
         return schedule;
     }
 
-    bool shut_down = false;    // the gate stays closed
-    bool finishing = false;    // finish_work() closed the gate and is to be called again
-    int gate_closed = 0;       // by how many: no more work is taken
+    bool shut_down = false;  // no more work is taken
+    bool finishing = false;  // nor while finish_work() has not returned true
+    bool gate_closed() const noexcept { return shut_down || finishing; }
     uint64_t submissions = 0;  // works queued, ever
     uint64_t inherited = 0;    // those up to this one are a fork's parent's: the end of the child does not wait for them
     uint64_t cancelled = 0;    // those up to this one fail instead of running

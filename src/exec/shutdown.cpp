@@ -51,14 +51,12 @@ bool finish_work(int64_t timeout_ns) {
     Schedule& all = Schedule::instance();
     {
         std::lock_guard lock(submission());
-        if (!all.finishing) ++all.gate_closed;
         all.finishing = true;
     }
     forget_inherited();
     if (!drain_streams(timeout_ns)) return false;
     call_callbacks();
     std::lock_guard lock(submission());
-    if (all.finishing) --all.gate_closed;
     all.finishing = false;
     return true;
 }
@@ -66,9 +64,7 @@ bool finish_work(int64_t timeout_ns) {
 void shut_down() {
     {
         std::lock_guard lock(submission());
-        Schedule& all = Schedule::instance();
-        if (!all.shut_down) ++all.gate_closed;
-        all.shut_down = true;
+        Schedule::instance().shut_down = true;
     }
     forget_inherited();
     drain_streams();

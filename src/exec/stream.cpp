@@ -101,7 +101,7 @@ bool wait_for_memory() noexcept {
 }  // namespace
 
 void Stream::require_open(const Work& work) {
-    if (Schedule::instance().gate_closed) fail(ErrorKind::Error, "{}: the runtime is shutting down, no more work is accepted", work.name());
+    if (Schedule::instance().gate_closed()) fail(ErrorKind::Error, "{}: the runtime is shutting down, no more work is accepted", work.name());
 }
 
 // ---- submission ------------------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ void Stream::call_when_settled(Storage& storage, std::unique_ptr<Callback>& call
     CallbackPool::instance().start();
     {
         std::lock_guard lock(submission());
-        if (Schedule::instance().gate_closed) fail(ErrorKind::Error, "on_complete: the runtime is shutting down, no more callbacks are accepted");
+        if (Schedule::instance().gate_closed()) fail(ErrorKind::Error, "on_complete: the runtime is shutting down, no more callbacks are accepted");
         for (const Ticket& write : storage.history().writes) {
             if (!write.settled()) callback->awaited_.push_back(write);
         }

@@ -11,18 +11,12 @@
 #include <numeric>
 #include <thread>
 
+#include "heavy.h"
+
 using namespace ClikaRT;
 using Status = Tensor::Status;
 
 namespace {
-
-/// Enough work that a stream is still at it when the call returns.
-Tensor heavy() {
-    const Tensor a = ops::full({1024, 1024}, 1.0 / 1024);
-    Tensor x = a;
-    for (int i = 0; i < 8; ++i) x = ops::matmul(x, a);
-    return x;
-}
 
 std::string message_of(const std::function<void()>& f) {
     try {

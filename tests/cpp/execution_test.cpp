@@ -7,19 +7,9 @@
 #include <future>
 #include <thread>
 
+#include "heavy.h"
+
 using namespace ClikaRT;
-
-namespace {
-
-/// Enough work that a stream is still at it when the call returns.
-Tensor heavy() {
-    const Tensor a = ops::full({1024, 1024}, 1.0 / 1024);
-    Tensor x = a;
-    for (int i = 0; i < 8; ++i) x = ops::matmul(x, a);
-    return x;
-}
-
-}  // namespace
 
 TEST(Execution, DispatchDoesNotWaitAndReadsDo) {
     const Tensor x = heavy();
@@ -186,4 +176,11 @@ TEST(Execution, AProcessMayExitWithWorkQueued) {
             std::promise<void>().get_future().wait();
         },
         testing::ExitedWithCode(0), "");
+    // A callback that never returns is waited for five seconds.
+    EXPECT_EXIT(
+        {
+            heavy().on_complete([](const Tensor&) { std::promise<void>().get_future().wait(); });
+            std::exit(0);
+        },
+        testing::ExitedWithCode(0), "a callback of on_complete is still running");
 }

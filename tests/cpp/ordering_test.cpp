@@ -331,17 +331,23 @@ TEST(Ordering, I10_UserCodeRunsWithNoLockHeld) {
     // A log hook and a lender's function that use the runtime would hang under any lock of it.
     std::atomic<int> heard{0};
     const auto stream = new_stream();
-    set_log_hook(
-        [](LogLevel, const char*, void* context) {
-            ++*static_cast<std::atomic<int>*>(context);
+    class CountingHook final : public LogHook {
+    public:
+        explicit CountingHook(std::atomic<int>& heard) : heard_(heard) {}
+        void call(LogLevel, const char*) const override {
+            ++heard_;
             submit(Stream::lane(), {{}, {new_tensor()}}, nothing, 1);
-        },
-        &heard, nullptr);
+        }
+
+    private:
+        std::atomic<int>& heard_;
+    };
+    set_log_hook(std::make_shared<const CountingHook>(heard));
     submit(stream, {{}, {new_tensor()}}, [] { fail(ErrorKind::Value, "late"); });
     submit(stream, {{}, {new_tensor()}}, [] { fail(ErrorKind::Value, "at once"); }, 1, true);
     EXPECT_THROW(stream->synchronize(), Failure);
     drain_streams();
-    set_log_hook(nullptr, nullptr, nullptr);
+    set_log_hook(nullptr);
     EXPECT_EQ(heard, 2);
     std::latch given_back(1);
     alignas(64) static float memory[16];

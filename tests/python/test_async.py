@@ -481,14 +481,16 @@ def test_a_graph_is_recorded_beside_another_coroutines_scope():
     run("""
         import asyncio, clika_runtime as crt
         x = crt.ones(2)
-        async def other():
+        async def other(recorded):
             with crt.tracing():
                 crt.ones(1)
-                await asyncio.sleep(0.01)
+                await recorded.wait()
         async def main():
-            task = asyncio.create_task(other())
-            await asyncio.sleep(0)
+            recorded = asyncio.Event()
+            task = asyncio.create_task(other(recorded))
+            await asyncio.sleep(0)  # the other runs up to its wait
             assert len(crt.trace(lambda inputs: [inputs[0] + 1], [x]).nodes()) == 3
+            recorded.set()
             await task
         asyncio.run(main())
         assert (x + 1).status == "Evaluated"

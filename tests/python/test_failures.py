@@ -399,7 +399,7 @@ CHAIN = """
     x = y = crt.full((2048, 2048), 1 / 2048)
     sent = []
     def interrupt():
-        time.sleep(0.3)
+        time.sleep(0.3)  # the main thread is inside of a call then, where no event could tell
         sent.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
     def over():

@@ -29,7 +29,7 @@ FORK = """
             done, how = os.waitpid(pid, os.WNOHANG)
             if done: break
             assert time.monotonic() < end, "the child hangs"
-            time.sleep(0.002)
+            time.sleep(0.002)  # waitpid has no timeout
         assert os.waitstatus_to_exitcode(how) == status, how
     end = time.monotonic() + 40
     def compute():
@@ -97,7 +97,7 @@ def test_a_child_ends_by_every_road(end, used):
         else:
             while not (done := os.waitpid(pid, os.WNOHANG))[0]:
                 assert time.monotonic() < end, "the child hangs"
-                time.sleep(0.002)
+                time.sleep(0.002)  # waitpid has no timeout
             assert os.waitstatus_to_exitcode(done[1]) == {status}, done
             assert y.numpy()[3, 3] == np.float32(1 / 1024)
             print("parent")
@@ -226,8 +226,11 @@ PENDING = """
     def dispatch():
         t = small
         while True: t = crt.matmul(t, small)
+    reading = threading.Event()
     def read():
-        while True: crt.relu(small).numpy()
+        while True:
+            crt.relu(small).numpy()
+            reading.set()
     def borrow():
         array = np.zeros((1000, 1000), np.float32)
         return crt.from_numpy(array).add_(z)
@@ -243,9 +246,9 @@ ENDS = {
     "os.kill(os.getpid(), signal.SIGTERM)": -signal.SIGTERM,
     "threading.Thread(target=dispatch, daemon=True).start()": 0,
     "[threading.Thread(target=dispatch, daemon=True).start() for _ in range(4)]": 0,
-    "[threading.Thread(target=read, daemon=True).start() for _ in range(3)]; time.sleep(0.1)": 0,
+    "[threading.Thread(target=read, daemon=True).start() for _ in range(3)]; reading.wait()": 0,
     "threading.Thread(target=lambda: y.wait()).start()": 0,
-    "threading.Thread(target=lambda: (time.sleep(0.1), sys.exit(1))).start(); sys.exit(4)": 4,
+    "threading.Thread(target=lambda: (threading.main_thread().join(), sys.exit(1))).start(); sys.exit(4)": 4,
     "atexit.register(lambda: crt.ones(3).tolist())": 0,
     "atexit.register(lambda: kept.append(crt.matmul(y, x)))": 0,
     "sys.settrace(lambda *_: None); sys.modules.clear()": 0,

@@ -362,9 +362,9 @@ def test_pain_21_idle_threads_that_spin():
         for _ in range(10): y = crt.softmax(crt.matmul(y, x))
         streams = [crt.Stream() for _ in range(20)]
         crt.synchronize("cpu")
-        time.sleep(0.1)
+        time.sleep(0.1)  # longer than a worker looks for work before it sleeps
         before = os.times()
-        time.sleep(1)
+        time.sleep(1)  # what is used in it is the figure
         after = os.times()
         print(after.user + after.system - before.user - before.system)
     """)
