@@ -60,7 +60,8 @@ clikart_tensor* clikart_archive_get(const clikart_archive* archive, const char* 
 int clikart_archive_save(const char* path, const char* const* names, const clikart_tensor* const* tensors, size_t n_tensors) {
     return guarded([&] {
         const std::string to = checked_text(path, "save", "the path");
-        const OperandList list("save", tensors, n_tensors);
+        OperandList list;
+        list.add_list("save", tensors, n_tensors);
         if (n_tensors > 0 && !names) fail(ErrorKind::Type, "save: the list of names is NULL");
         std::vector<safetensors::Entry> entries;
         std::vector<Storage*> storages;

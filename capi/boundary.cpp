@@ -47,6 +47,11 @@ Dims checked_shape(const int64_t* shape, size_t rank, const char* who) {
     return dims;
 }
 
+void hand_out(const char* op, Results results, clikart_tensor** outputs) {
+    if (!outputs) fail(ErrorKind::Type, "{}: the place for the results is NULL", op);
+    for (size_t i = 0; i < results.size() && results[i]; ++i) outputs[i] = to_handle(std::move(results[i]));
+}
+
 Placement placement_of(const clikart_placement* where) {
     if (!where) return {};
     if (where->struct_size < sizeof(clikart_placement)) {

@@ -3,10 +3,9 @@
 
 #include <clikart/clikart.h>
 
-#include <initializer_list>
-
 #include "base/error.h"
 #include "ops/call.h"
+#include "ops/generator.h"
 #include "ops/settings.h"
 #include "ops/settle.h"
 
@@ -65,7 +64,21 @@ inline const char* checked_text(const char* text, const char* who, const char* w
 /// Throws for a shape no tensor can have.
 Dims checked_shape(const int64_t* shape, size_t rank, const char* who);
 
+/// A number that must be one of an enum's, of which there are `count`.  Throws ValueError.
+inline int64_t checked_choice(const char* op, const char* name, int32_t value, int32_t count) {
+    if (value < 0 || value >= count) fail(ErrorKind::Value, "{}: {} is {}, which is none of its {} values", op, name, value, count);
+    return value;
+}
+
 Placement placement_of(const clikart_placement* where);
+
+/// The generator behind a handle; null, which is the process's own, for NULL.
+inline Generator* checked_generator(const clikart_generator* generator) {
+    return generator ? &checked<Generator>(generator, ObjectKind::Generator, "generator", "the generator") : nullptr;
+}
+
+/// The results of one call to where the caller wants them.
+void hand_out(const char* op, Results results, clikart_tensor** outputs);
 
 /// The name of a device that is there, as static text.
 const char* device_text(Device device) noexcept;
@@ -92,15 +105,8 @@ private:
 /// The tensor arguments of one call, checked.
 class OperandList {
 public:
-    struct Named {
-        const clikart_tensor* handle;
-        const char* name;
-    };
-    OperandList() = default;
-    OperandList(const char* op, std::initializer_list<Named> operands) {
-        for (const Named& operand : operands) tensors_.push_back(&checked_tensor(operand.handle, op, operand.name));
-    }
-    OperandList(const char* op, const clikart_tensor* const* handles, size_t n) {
+    void add(const char* op, const clikart_tensor* handle, const char* name) { tensors_.push_back(&checked_tensor(handle, op, name)); }
+    void add_list(const char* op, const clikart_tensor* const* handles, size_t n) {
         if (n > 0 && !handles) fail(ErrorKind::Type, "{}: the list of tensors is NULL", op);
         for (size_t i = 0; i < n; ++i) tensors_.push_back(&checked_tensor(handles[i], op, "a tensor of the list"));
     }

@@ -45,7 +45,8 @@ clikart_tensor* clikart_capture_input(const char* name, clikart_dtype dtype, con
 clikart_graph* clikart_capture_end(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs) {
     return guarded([&] {
         try {
-            const OperandList list("capture_end", outputs, n_outputs);
+            OperandList list;
+            list.add_list("capture_end", outputs, n_outputs);
             if (n_outputs > 0 && !names) fail(ErrorKind::Type, "capture_end: the list of names is NULL");
             std::vector<std::string> texts;
             for (size_t i = 0; i < n_outputs; ++i) texts.emplace_back(checked_text(names[i], "capture_end", "a name"));
@@ -113,7 +114,8 @@ int clikart_graph_run(const clikart_graph* graph, const clikart_tensor* const* i
     return guarded([&] {
         const ModelGraph& g = checked_graph(graph, "graph_run");
         check_room(g, outputs, n_outputs);
-        const OperandList list("graph_run", inputs, n_inputs);
+        OperandList list;
+        list.add_list("graph_run", inputs, n_inputs);
         return hand_out(g.run(list.span()), outputs);
     });
 }
@@ -123,7 +125,8 @@ int clikart_graph_run_named(const clikart_graph* graph, const char* const* names
     return guarded([&] {
         const ModelGraph& g = checked_graph(graph, "graph_run_named");
         check_room(g, outputs, n_outputs);
-        const OperandList list("graph_run_named", inputs, n_inputs);
+        OperandList list;
+        list.add_list("graph_run_named", inputs, n_inputs);
         if (n_inputs > 0 && !names) fail(ErrorKind::Type, "graph_run_named: the list of names is NULL");
         std::vector<std::string_view> texts;
         for (size_t i = 0; i < n_inputs; ++i) texts.emplace_back(checked_text(names[i], "graph_run_named", "a name"));

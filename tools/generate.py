@@ -5,7 +5,7 @@
     python tools/generate.py --check    exit 1 and name the committed files that differ
     python tools/generate.py --build D  write the files of one build into D (meson does this)
 
-The tables are src/ops/table/*.toml, src/core/dtypes.toml and src/base/errors.toml; docs/operators_table.md tells
+The tables are src/ops/table/*.toml, src/ops/enums.toml, src/core/dtypes.toml and src/base/errors.toml; docs/operators_table.md tells
 what each column means.
 """
 
@@ -49,6 +49,7 @@ def build(folder: Path) -> None:
     write(headers / "core/dtype_table.h", internal.dtype_table_h())
     write(headers / "ops/op_code.h", internal.op_code_h(ops))
     write(headers / "ops/op_table.inc", internal.op_table_inc(ops))
+    write(headers / "ops/op_calls.h", internal.op_calls_h(ops))
     write(headers / "backends/cpu/kernels.h", internal.cpu_kernels_h(ops))
     write(folder / "capi_ops.cpp", c_abi.ops_cpp(ops))
 

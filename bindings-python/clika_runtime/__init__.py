@@ -17,6 +17,8 @@ from ._enums import (
     ClikaRTValueError,
     bfloat16,
     bool_,
+    float8_e4m3fn,
+    float8_e5m2,
     float16,
     float32,
     float64,
@@ -42,6 +44,7 @@ from .graph import trace
 from .log import set_log_hook
 from .ops import *  # noqa: F403
 from .ops import __all__ as _operators
+from .random import Generator, get_rng_state, manual_seed, set_rng_state
 from .scopes import device, eager, meta_init, stream, synchronous, tracing
 from .streams import Stream
 
@@ -86,6 +89,7 @@ __all__ = [  # noqa: PLE0604
     "ClikaRTValueError",
     "DType",
     "Device",
+    "Generator",
     "Size",
     "Stream",
     "Tensor",
@@ -97,10 +101,13 @@ __all__ = [  # noqa: PLE0604
     "eager",
     "eval",
     "pkgconfig_dir",
+    "float8_e4m3fn",
+    "float8_e5m2",
     "float16",
     "float32",
     "float64",
     "from_numpy",
+    "get_rng_state",
     "graph",
     "int8",
     "int16",
@@ -108,6 +115,7 @@ __all__ = [  # noqa: PLE0604
     "int64",
     "is_available",
     "load",
+    "manual_seed",
     "memory",
     "meta_init",
     "nn",
@@ -115,6 +123,7 @@ __all__ = [  # noqa: PLE0604
     "ones",
     "save",
     "set_log_hook",
+    "set_rng_state",
     "set_num_threads",
     "stream",
     "synchronize",

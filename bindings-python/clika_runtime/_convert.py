@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from operator import index
 from typing import Any
 
-from ._enums import ClikaRTTypeError
+from ._enums import ClikaRTTypeError, ClikaRTValueError
 from ._library import NULL, check_pointer, ffi, lib
 from .devices import DeviceLike, device_text
 from .dtype import DType
+from .random import Generator
 from .streams import Stream
 from .tensor import Tensor
 
@@ -75,6 +76,26 @@ def int_list(values: int | Sequence[int] | None) -> tuple[Any, int]:
 
 def optional_int(value: int | None) -> Any:
     return NULL if value is None else (index(value),)
+
+
+def optional_float(value: float | None) -> Any:
+    return NULL if value is None else ffi.new("double*", value)
+
+
+def choice(op: str, name: str, word: str, words: dict[str, int]) -> int:
+    """The number of a word of an enum."""
+    number = words.get(word)
+    if number is None:
+        raise ClikaRTValueError(f"{op}: {name} is {word!r}, expected one of {', '.join(map(repr, words))}")
+    return number
+
+
+def generator_handle(generator: Generator | None) -> Any:
+    if generator is None:
+        return NULL
+    if not isinstance(generator, Generator):
+        raise ClikaRTTypeError(f"expected a Generator, got {type(generator).__name__}")
+    return generator._handle
 
 
 def dtype_code(dtype: DType | None) -> int:

@@ -20,6 +20,8 @@ float16 = DType("float16", 10, 16)
 bfloat16 = DType("bfloat16", 11, 16)
 float32 = DType("float32", 12, 32)
 float64 = DType("float64", 13, 64)
+float8_e4m3fn = DType("float8_e4m3fn", 14, 8)
+float8_e5m2 = DType("float8_e5m2", 15, 8)
 #: By the name of the NumPy dtype (ml_dtypes' for bfloat16).
 BY_NUMPY_NAME: dict[str, DType] = {
     "bool": bool_,
@@ -35,6 +37,8 @@ BY_NUMPY_NAME: dict[str, DType] = {
     "bfloat16": bfloat16,
     "float32": float32,
     "float64": float64,
+    "float8_e4m3fn": float8_e4m3fn,
+    "float8_e5m2": float8_e5m2,
 }
 
 
@@ -88,6 +92,7 @@ class OpCode(enum.Enum):
     Input = 1
     External = 2
     Constant = 3
+    Result = 4
     Full = 10
     Arange = 11
     Cast = 20
@@ -113,6 +118,94 @@ class OpCode(enum.Enum):
     Concat = 80
     MatMul = 90
     Nonzero = 140
+    Exp2 = 200
+    Expm1 = 201
+    Log = 202
+    Log2 = 203
+    Log10 = 204
+    Log1p = 205
+    Sin = 206
+    Cos = 207
+    Tan = 208
+    Asin = 209
+    Acos = 210
+    Atan = 211
+    Sinh = 212
+    Cosh = 213
+    Asinh = 214
+    Acosh = 215
+    Atanh = 216
+    Erf = 217
+    Erfc = 218
+    Erfinv = 219
+    Lgamma = 220
+    Sqrt = 221
+    Rsqrt = 222
+    Reciprocal = 223
+    Sigmoid = 224
+    Neg = 225
+    Sign = 226
+    Square = 227
+    Floor = 228
+    Ceil = 229
+    Round = 230
+    Trunc = 231
+    Frac = 232
+    NanToNum = 233
+    BitwiseNot = 234
+    LogicalNot = 235
+    Isnan = 236
+    Isinf = 237
+    Isfinite = 238
+    Isposinf = 239
+    Isneginf = 240
+    Signbit = 241
+    Relu6 = 242
+    Hardtanh = 243
+    Hardsigmoid = 244
+    Hardswish = 245
+    LeakyRelu = 246
+    Elu = 247
+    Celu = 248
+    Selu = 249
+    Gelu = 250
+    Silu = 251
+    Softplus = 252
+    Logsigmoid = 253
+    Mish = 254
+    Softsign = 255
+    Tanhshrink = 256
+    Hardshrink = 257
+    Softshrink = 258
+    Threshold = 259
+    Minimum = 260
+    Fmax = 261
+    Fmin = 262
+    FloorDivide = 263
+    TruncDivide = 264
+    Remainder = 265
+    Fmod = 266
+    Pow = 267
+    Atan2 = 268
+    Hypot = 269
+    Copysign = 270
+    Logaddexp = 271
+    BitwiseAnd = 272
+    BitwiseOr = 273
+    BitwiseXor = 274
+    LeftShift = 275
+    RightShift = 276
+    Lerp = 277
+    Eq = 278
+    Ne = 279
+    Lt = 280
+    Le = 281
+    Gt = 282
+    Ge = 283
+    LogicalAnd = 284
+    LogicalOr = 285
+    LogicalXor = 286
+    Where = 287
 
 
 class NodeKind(enum.Enum):
@@ -129,3 +222,5 @@ class NodeKind(enum.Enum):
     Join = 9
     Product = 10
     Index = 11
+    Window = 12
+    Random = 13

@@ -5,50 +5,223 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import index as as_int
+from typing import Literal, NamedTuple
 
-from ._convert import TensorLike, destination, dtype_code, int_list, operand, operands, optional_int, placement
-from ._library import attend, lib, origins, raise_error
+from ._convert import (
+    TensorLike,
+    choice,
+    destination,
+    dtype_code,
+    generator_handle,
+    int_list,
+    operand,
+    operands,
+    optional_float,
+    optional_int,
+    placement,
+)
+from ._library import NULL, attend, ffi, lib, origins, raise_error
 from .devices import DeviceLike
 from .dtype import DType
+from .random import Generator
 from .scopes import apply, scoped
 from .streams import Stream
-from .tensor import Tensor
+from .tensor import Tensor, wrap
 
 __all__ = [
     "abs",
     "abs_",
+    "acos",
+    "acos_",
+    "acosh",
+    "acosh_",
     "add",
     "add_",
     "amax",
     "arange",
     "argmax",
+    "asin",
+    "asin_",
+    "asinh",
+    "asinh_",
+    "atan",
+    "atan2",
+    "atan2_",
+    "atan_",
+    "atanh",
+    "atanh_",
+    "bitwise_and",
+    "bitwise_and_",
+    "bitwise_not",
+    "bitwise_not_",
+    "bitwise_or",
+    "bitwise_or_",
+    "bitwise_xor",
+    "bitwise_xor_",
     "cast",
+    "ceil",
+    "ceil_",
+    "celu",
+    "celu_",
     "concat",
     "copy",
+    "copysign",
+    "copysign_",
+    "cos",
+    "cos_",
+    "cosh",
+    "cosh_",
     "div",
     "div_",
+    "elu",
+    "elu_",
+    "eq",
+    "erf",
+    "erf_",
+    "erfc",
+    "erfc_",
+    "erfinv",
+    "erfinv_",
     "exp",
+    "exp2",
+    "exp2_",
     "exp_",
+    "expm1",
+    "expm1_",
+    "floor",
+    "floor_",
+    "floor_divide",
+    "floor_divide_",
+    "fmax",
+    "fmax_",
+    "fmin",
+    "fmin_",
+    "fmod",
+    "fmod_",
+    "frac",
+    "frac_",
     "full",
+    "ge",
+    "gelu",
+    "gelu_",
+    "gt",
+    "hardshrink",
+    "hardshrink_",
+    "hardsigmoid",
+    "hardsigmoid_",
+    "hardswish",
+    "hardswish_",
+    "hardtanh",
+    "hardtanh_",
+    "hypot",
+    "hypot_",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "isneginf",
+    "isposinf",
+    "le",
+    "leaky_relu",
+    "leaky_relu_",
+    "left_shift",
+    "left_shift_",
+    "lerp",
+    "lerp_",
+    "lgamma",
+    "lgamma_",
+    "log",
+    "log10",
+    "log10_",
+    "log1p",
+    "log1p_",
+    "log2",
+    "log2_",
+    "log_",
+    "logaddexp",
+    "logaddexp_",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "logsigmoid",
+    "logsigmoid_",
+    "lt",
     "matmul",
     "maximum",
     "maximum_",
     "mean",
+    "minimum",
+    "minimum_",
+    "mish",
+    "mish_",
     "mul",
     "mul_",
+    "nan_to_num",
+    "nan_to_num_",
+    "ne",
+    "neg",
+    "neg_",
     "nonzero",
     "permute",
+    "pow",
+    "pow_",
+    "reciprocal",
+    "reciprocal_",
     "relu",
+    "relu6",
+    "relu6_",
     "relu_",
+    "remainder",
+    "remainder_",
     "reshape",
+    "right_shift",
+    "right_shift_",
+    "round",
+    "round_",
+    "rsqrt",
+    "rsqrt_",
     "select",
+    "selu",
+    "selu_",
+    "sigmoid",
+    "sigmoid_",
+    "sign",
+    "sign_",
+    "signbit",
+    "silu",
+    "silu_",
+    "sin",
+    "sin_",
+    "sinh",
+    "sinh_",
     "slice",
     "softmax",
+    "softplus",
+    "softplus_",
+    "softshrink",
+    "softshrink_",
+    "softsign",
+    "softsign_",
+    "sqrt",
+    "sqrt_",
+    "square",
+    "square_",
     "sub",
     "sub_",
     "sum",
+    "tan",
+    "tan_",
     "tanh",
     "tanh_",
+    "tanhshrink",
+    "tanhshrink_",
+    "threshold",
+    "threshold_",
+    "trunc",
+    "trunc_",
+    "trunc_divide",
+    "trunc_divide_",
+    "where",
 ]
 
 new = Tensor.__new__
@@ -77,6 +250,94 @@ _select = lib.clikart_select
 _concat = lib.clikart_concat
 _matmul = lib.clikart_matmul
 _nonzero = lib.clikart_nonzero
+_exp2 = lib.clikart_exp2
+_expm1 = lib.clikart_expm1
+_log = lib.clikart_ln
+_log2 = lib.clikart_log2
+_log10 = lib.clikart_log10
+_log1p = lib.clikart_log1p
+_sin = lib.clikart_sin
+_cos = lib.clikart_cos
+_tan = lib.clikart_tan
+_asin = lib.clikart_asin
+_acos = lib.clikart_acos
+_atan = lib.clikart_atan
+_sinh = lib.clikart_sinh
+_cosh = lib.clikart_cosh
+_asinh = lib.clikart_asinh
+_acosh = lib.clikart_acosh
+_atanh = lib.clikart_atanh
+_erf = lib.clikart_erf
+_erfc = lib.clikart_erfc
+_erfinv = lib.clikart_erfinv
+_lgamma = lib.clikart_lgamma
+_sqrt = lib.clikart_sqrt
+_rsqrt = lib.clikart_rsqrt
+_reciprocal = lib.clikart_reciprocal
+_sigmoid = lib.clikart_sigmoid
+_neg = lib.clikart_neg
+_sign = lib.clikart_sign
+_square = lib.clikart_square
+_floor = lib.clikart_floor
+_ceil = lib.clikart_ceil
+_round = lib.clikart_round
+_trunc = lib.clikart_trunc
+_frac = lib.clikart_frac
+_nan_to_num = lib.clikart_nan_to_num
+_bitwise_not = lib.clikart_bitwise_not
+_logical_not = lib.clikart_logical_not
+_isnan = lib.clikart_isnan
+_isinf = lib.clikart_isinf
+_isfinite = lib.clikart_isfinite
+_isposinf = lib.clikart_isposinf
+_isneginf = lib.clikart_isneginf
+_signbit = lib.clikart_signbit
+_relu6 = lib.clikart_relu6
+_hardtanh = lib.clikart_hardtanh
+_hardsigmoid = lib.clikart_hardsigmoid
+_hardswish = lib.clikart_hardswish
+_leaky_relu = lib.clikart_leaky_relu
+_elu = lib.clikart_elu
+_celu = lib.clikart_celu
+_selu = lib.clikart_selu
+_gelu = lib.clikart_gelu
+_silu = lib.clikart_silu
+_softplus = lib.clikart_softplus
+_logsigmoid = lib.clikart_logsigmoid
+_mish = lib.clikart_mish
+_softsign = lib.clikart_softsign
+_tanhshrink = lib.clikart_tanhshrink
+_hardshrink = lib.clikart_hardshrink
+_softshrink = lib.clikart_softshrink
+_threshold = lib.clikart_threshold
+_minimum = lib.clikart_minimum
+_fmax = lib.clikart_fmax
+_fmin = lib.clikart_fmin
+_floor_divide = lib.clikart_floor_divide
+_trunc_divide = lib.clikart_trunc_divide
+_remainder = lib.clikart_remainder
+_fmod = lib.clikart_fmod
+_pow = lib.clikart_pow
+_atan2 = lib.clikart_atan2
+_hypot = lib.clikart_hypot
+_copysign = lib.clikart_copysign
+_logaddexp = lib.clikart_logaddexp
+_bitwise_and = lib.clikart_bitwise_and
+_bitwise_or = lib.clikart_bitwise_or
+_bitwise_xor = lib.clikart_bitwise_xor
+_left_shift = lib.clikart_left_shift
+_right_shift = lib.clikart_right_shift
+_lerp = lib.clikart_lerp
+_eq = lib.clikart_eq
+_ne = lib.clikart_ne
+_lt = lib.clikart_lt
+_le = lib.clikart_le
+_gt = lib.clikart_gt
+_ge = lib.clikart_ge
+_logical_and = lib.clikart_logical_and
+_logical_or = lib.clikart_logical_or
+_logical_xor = lib.clikart_logical_xor
+_where = lib.clikart_where
 _add_ = lib.clikart_add_
 _sub_ = lib.clikart_sub_
 _mul_ = lib.clikart_mul_
@@ -86,6 +347,80 @@ _exp_ = lib.clikart_exp_
 _relu_ = lib.clikart_relu_
 _tanh_ = lib.clikart_tanh_
 _abs_ = lib.clikart_abs_
+_exp2_ = lib.clikart_exp2_
+_expm1_ = lib.clikart_expm1_
+_log_ = lib.clikart_ln_
+_log2_ = lib.clikart_log2_
+_log10_ = lib.clikart_log10_
+_log1p_ = lib.clikart_log1p_
+_sin_ = lib.clikart_sin_
+_cos_ = lib.clikart_cos_
+_tan_ = lib.clikart_tan_
+_asin_ = lib.clikart_asin_
+_acos_ = lib.clikart_acos_
+_atan_ = lib.clikart_atan_
+_sinh_ = lib.clikart_sinh_
+_cosh_ = lib.clikart_cosh_
+_asinh_ = lib.clikart_asinh_
+_acosh_ = lib.clikart_acosh_
+_atanh_ = lib.clikart_atanh_
+_erf_ = lib.clikart_erf_
+_erfc_ = lib.clikart_erfc_
+_erfinv_ = lib.clikart_erfinv_
+_lgamma_ = lib.clikart_lgamma_
+_sqrt_ = lib.clikart_sqrt_
+_rsqrt_ = lib.clikart_rsqrt_
+_reciprocal_ = lib.clikart_reciprocal_
+_sigmoid_ = lib.clikart_sigmoid_
+_neg_ = lib.clikart_neg_
+_sign_ = lib.clikart_sign_
+_square_ = lib.clikart_square_
+_floor_ = lib.clikart_floor_
+_ceil_ = lib.clikart_ceil_
+_round_ = lib.clikart_round_
+_trunc_ = lib.clikart_trunc_
+_frac_ = lib.clikart_frac_
+_nan_to_num_ = lib.clikart_nan_to_num_
+_bitwise_not_ = lib.clikart_bitwise_not_
+_relu6_ = lib.clikart_relu6_
+_hardtanh_ = lib.clikart_hardtanh_
+_hardsigmoid_ = lib.clikart_hardsigmoid_
+_hardswish_ = lib.clikart_hardswish_
+_leaky_relu_ = lib.clikart_leaky_relu_
+_elu_ = lib.clikart_elu_
+_celu_ = lib.clikart_celu_
+_selu_ = lib.clikart_selu_
+_gelu_ = lib.clikart_gelu_
+_silu_ = lib.clikart_silu_
+_softplus_ = lib.clikart_softplus_
+_logsigmoid_ = lib.clikart_logsigmoid_
+_mish_ = lib.clikart_mish_
+_softsign_ = lib.clikart_softsign_
+_tanhshrink_ = lib.clikart_tanhshrink_
+_hardshrink_ = lib.clikart_hardshrink_
+_softshrink_ = lib.clikart_softshrink_
+_threshold_ = lib.clikart_threshold_
+_minimum_ = lib.clikart_minimum_
+_fmax_ = lib.clikart_fmax_
+_fmin_ = lib.clikart_fmin_
+_floor_divide_ = lib.clikart_floor_divide_
+_trunc_divide_ = lib.clikart_trunc_divide_
+_remainder_ = lib.clikart_remainder_
+_fmod_ = lib.clikart_fmod_
+_pow_ = lib.clikart_pow_
+_atan2_ = lib.clikart_atan2_
+_hypot_ = lib.clikart_hypot_
+_copysign_ = lib.clikart_copysign_
+_logaddexp_ = lib.clikart_logaddexp_
+_bitwise_and_ = lib.clikart_bitwise_and_
+_bitwise_or_ = lib.clikart_bitwise_or_
+_bitwise_xor_ = lib.clikart_bitwise_xor_
+_left_shift_ = lib.clikart_left_shift_
+_right_shift_ = lib.clikart_right_shift_
+_lerp_ = lib.clikart_lerp_
+GELUFORM = {"none": 0, "tanh": 1}
+PADMODE = {"constant": 0, "reflect": 1, "replicate": 2, "circular": 3}
+SCATTERREDUCE = {"none": 0, "sum": 1, "prod": 2, "mean": 3, "amax": 4, "amin": 5}
 
 
 def full(shape: int | Sequence[int], value: TensorLike, dtype: DType | None = None, device: DeviceLike = None, stream: Stream | None = None) -> Tensor:
@@ -864,6 +1199,3216 @@ def nonzero(x: TensorLike) -> Tensor:
     if scoped:
         apply()
     handle = _nonzero(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def exp2(x: TensorLike) -> Tensor:
+    """2 to the power of x; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.exp2(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _exp2(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def exp2_(x: Tensor) -> Tensor:
+    """``exp2`` written over x: 2 to the power of x; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.exp2_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _exp2_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def expm1(x: TensorLike) -> Tensor:
+    """e^x - 1, without cancellation near zero; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.expm1(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _expm1(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def expm1_(x: Tensor) -> Tensor:
+    """``expm1`` written over x: e^x - 1, without cancellation near zero; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.expm1_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _expm1_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def log(x: TensorLike) -> Tensor:
+    """The natural logarithm; NaN below zero, minus infinity at it; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.log(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _log(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def log_(x: Tensor) -> Tensor:
+    """``log`` written over x: the natural logarithm; NaN below zero, minus infinity at it; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.log_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _log_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def log2(x: TensorLike) -> Tensor:
+    """The logarithm to base 2; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.log2(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _log2(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def log2_(x: Tensor) -> Tensor:
+    """``log2`` written over x: the logarithm to base 2; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.log2_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _log2_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def log10(x: TensorLike) -> Tensor:
+    """The logarithm to base 10; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.log10(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _log10(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def log10_(x: Tensor) -> Tensor:
+    """``log10`` written over x: the logarithm to base 10; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.log10_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _log10_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def log1p(x: TensorLike) -> Tensor:
+    """log(1 + x), without cancellation near zero; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.log1p(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _log1p(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def log1p_(x: Tensor) -> Tensor:
+    """``log1p`` written over x: log(1 + x), without cancellation near zero; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.log1p_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _log1p_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def sin(x: TensorLike) -> Tensor:
+    """The sine of x radians; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.sin(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _sin(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def sin_(x: Tensor) -> Tensor:
+    """``sin`` written over x: the sine of x radians; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.sin_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _sin_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def cos(x: TensorLike) -> Tensor:
+    """The cosine of x radians; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.cos(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _cos(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def cos_(x: Tensor) -> Tensor:
+    """``cos`` written over x: the cosine of x radians; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.cos_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _cos_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def tan(x: TensorLike) -> Tensor:
+    """The tangent of x radians; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.tan(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _tan(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def tan_(x: Tensor) -> Tensor:
+    """``tan`` written over x: the tangent of x radians; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.tan_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _tan_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def asin(x: TensorLike) -> Tensor:
+    """The arc sine; NaN outside of [-1, 1]; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.asin(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _asin(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def asin_(x: Tensor) -> Tensor:
+    """``asin`` written over x: the arc sine; NaN outside of [-1, 1]; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.asin_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _asin_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def acos(x: TensorLike) -> Tensor:
+    """The arc cosine; NaN outside of [-1, 1]; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.acos(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _acos(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def acos_(x: Tensor) -> Tensor:
+    """``acos`` written over x: the arc cosine; NaN outside of [-1, 1]; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.acos_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _acos_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def atan(x: TensorLike) -> Tensor:
+    """The arc tangent; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.atan(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _atan(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def atan_(x: Tensor) -> Tensor:
+    """``atan`` written over x: the arc tangent; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.atan_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _atan_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def sinh(x: TensorLike) -> Tensor:
+    """The hyperbolic sine; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.sinh(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _sinh(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def sinh_(x: Tensor) -> Tensor:
+    """``sinh`` written over x: the hyperbolic sine; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.sinh_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _sinh_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def cosh(x: TensorLike) -> Tensor:
+    """The hyperbolic cosine; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.cosh(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _cosh(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def cosh_(x: Tensor) -> Tensor:
+    """``cosh`` written over x: the hyperbolic cosine; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.cosh_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _cosh_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def asinh(x: TensorLike) -> Tensor:
+    """The inverse hyperbolic sine; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.asinh(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _asinh(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def asinh_(x: Tensor) -> Tensor:
+    """``asinh`` written over x: the inverse hyperbolic sine; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.asinh_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _asinh_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def acosh(x: TensorLike) -> Tensor:
+    """The inverse hyperbolic cosine; NaN below 1; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.acosh(crt.full([2], 1.5))
+    """
+    if scoped:
+        apply()
+    handle = _acosh(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def acosh_(x: Tensor) -> Tensor:
+    """``acosh`` written over x: the inverse hyperbolic cosine; NaN below 1; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.acosh_(crt.full([2], 1.5))
+    """
+    if scoped:
+        apply()
+    status = _acosh_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def atanh(x: TensorLike) -> Tensor:
+    """The inverse hyperbolic tangent; NaN outside of [-1, 1]; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.atanh(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _atanh(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def atanh_(x: Tensor) -> Tensor:
+    """``atanh`` written over x: the inverse hyperbolic tangent; NaN outside of [-1, 1]; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.atanh_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _atanh_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def erf(x: TensorLike) -> Tensor:
+    """The error function; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.erf(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _erf(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def erf_(x: Tensor) -> Tensor:
+    """``erf`` written over x: the error function; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.erf_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _erf_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def erfc(x: TensorLike) -> Tensor:
+    """1 - erf(x), without cancellation where x is large; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.erfc(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _erfc(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def erfc_(x: Tensor) -> Tensor:
+    """``erfc`` written over x: 1 - erf(x), without cancellation where x is large; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.erfc_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _erfc_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def erfinv(x: TensorLike) -> Tensor:
+    """The inverse of the error function; infinite at -1 and 1, NaN outside; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.erfinv(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _erfinv(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def erfinv_(x: Tensor) -> Tensor:
+    """``erfinv`` written over x: the inverse of the error function; infinite at -1 and 1, NaN outside; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.erfinv_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _erfinv_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def lgamma(x: TensorLike) -> Tensor:
+    """The logarithm of the absolute value of the gamma function; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.lgamma(crt.full([2], 2.5))
+    """
+    if scoped:
+        apply()
+    handle = _lgamma(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def lgamma_(x: Tensor) -> Tensor:
+    """``lgamma`` written over x: the logarithm of the absolute value of the gamma function; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.lgamma_(crt.full([2], 2.5))
+    """
+    if scoped:
+        apply()
+    status = _lgamma_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def sqrt(x: TensorLike) -> Tensor:
+    """The square root; NaN below zero; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.sqrt(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _sqrt(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def sqrt_(x: Tensor) -> Tensor:
+    """``sqrt`` written over x: the square root; NaN below zero; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.sqrt_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _sqrt_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def rsqrt(x: TensorLike) -> Tensor:
+    """1 / sqrt(x); integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.rsqrt(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _rsqrt(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def rsqrt_(x: Tensor) -> Tensor:
+    """``rsqrt`` written over x: 1 / sqrt(x); integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.rsqrt_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _rsqrt_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def reciprocal(x: TensorLike) -> Tensor:
+    """1 / x; integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.reciprocal(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _reciprocal(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def reciprocal_(x: Tensor) -> Tensor:
+    """``reciprocal`` written over x: 1 / x; integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.reciprocal_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _reciprocal_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def sigmoid(x: TensorLike) -> Tensor:
+    """1 / (1 + e^-x); integers and bools give float32.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.sigmoid(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _sigmoid(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def sigmoid_(x: Tensor) -> Tensor:
+    """``sigmoid`` written over x: 1 / (1 + e^-x); integers and bools give float32.  Returns x.
+
+    Example:
+        >>> y = crt.sigmoid_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _sigmoid_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def neg(x: TensorLike) -> Tensor:
+    """-x.
+
+    Args:
+        x: the tensor.
+
+    Raises:
+        TypeError: a bool tensor.
+
+    Example:
+        >>> y = crt.neg(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    handle = _neg(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def neg_(x: Tensor) -> Tensor:
+    """``neg`` written over x: -x.  Returns x.
+
+    Example:
+        >>> y = crt.neg_(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    status = _neg_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def sign(x: TensorLike) -> Tensor:
+    """-1, 0 or 1 as x is below, at or above zero; NaN stays, and 0 comes of -0.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.sign(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    handle = _sign(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def sign_(x: Tensor) -> Tensor:
+    """``sign`` written over x: -1, 0 or 1 as x is below, at or above zero; NaN stays, and 0 comes of -0.  Returns x.
+
+    Example:
+        >>> y = crt.sign_(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    status = _sign_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def square(x: TensorLike) -> Tensor:
+    """x * x.
+
+    Args:
+        x: the tensor.
+
+    Raises:
+        TypeError: a bool tensor.
+
+    Example:
+        >>> y = crt.square(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    handle = _square(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def square_(x: Tensor) -> Tensor:
+    """``square`` written over x: x * x.  Returns x.
+
+    Example:
+        >>> y = crt.square_(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    status = _square_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def floor(x: TensorLike) -> Tensor:
+    """The largest integer not above x; integers stay.
+
+    Args:
+        x: the tensor.
+
+    Raises:
+        TypeError: a bool tensor.
+
+    Example:
+        >>> y = crt.floor(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    handle = _floor(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def floor_(x: Tensor) -> Tensor:
+    """``floor`` written over x: the largest integer not above x; integers stay.  Returns x.
+
+    Example:
+        >>> y = crt.floor_(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    status = _floor_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def ceil(x: TensorLike) -> Tensor:
+    """The smallest integer not below x; integers stay.
+
+    Args:
+        x: the tensor.
+
+    Raises:
+        TypeError: a bool tensor.
+
+    Example:
+        >>> y = crt.ceil(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    handle = _ceil(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def ceil_(x: Tensor) -> Tensor:
+    """``ceil`` written over x: the smallest integer not below x; integers stay.  Returns x.
+
+    Example:
+        >>> y = crt.ceil_(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    status = _ceil_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def round(x: TensorLike) -> Tensor:
+    """The nearest integer, the even one of two; integers stay.
+
+    Args:
+        x: the tensor.
+
+    Raises:
+        TypeError: a bool tensor.
+
+    Example:
+        >>> y = crt.round(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    handle = _round(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def round_(x: Tensor) -> Tensor:
+    """``round`` written over x: the nearest integer, the even one of two; integers stay.  Returns x.
+
+    Example:
+        >>> y = crt.round_(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    status = _round_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def trunc(x: TensorLike) -> Tensor:
+    """x without its fraction; integers stay.
+
+    Args:
+        x: the tensor.
+
+    Raises:
+        TypeError: a bool tensor.
+
+    Example:
+        >>> y = crt.trunc(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    handle = _trunc(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def trunc_(x: Tensor) -> Tensor:
+    """``trunc`` written over x: x without its fraction; integers stay.  Returns x.
+
+    Example:
+        >>> y = crt.trunc_(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    status = _trunc_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def frac(x: TensorLike) -> Tensor:
+    """The fraction of x, with its sign: x - trunc(x).
+
+    Args:
+        x: the tensor.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.frac(crt.full([2], 1.75))
+    """
+    if scoped:
+        apply()
+    handle = _frac(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def frac_(x: Tensor) -> Tensor:
+    """``frac`` written over x: the fraction of x, with its sign: x - trunc(x).  Returns x.
+
+    Example:
+        >>> y = crt.frac_(crt.full([2], 1.75))
+    """
+    if scoped:
+        apply()
+    status = _frac_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def nan_to_num(x: TensorLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """x with other numbers for what is not finite; integers stay.
+
+    Args:
+        x: the tensor.
+        nan: for NaN.
+        posinf: for infinity; without it the largest number of the dtype.
+        neginf: for minus infinity; without it the smallest number of the dtype.
+
+    Raises:
+        TypeError: a bool tensor.
+
+    Example:
+        >>> y = crt.nan_to_num(crt.full([2], float('nan')))
+    """
+    if scoped:
+        apply()
+    handle = _nan_to_num(x._handle if type(x) is Tensor else operand(x), nan, optional_float(posinf), optional_float(neginf))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def nan_to_num_(x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """``nan_to_num`` written over x: x with other numbers for what is not finite; integers stay.  Returns x.
+
+    Example:
+        >>> y = crt.nan_to_num_(crt.full([2], float('nan')))
+    """
+    if scoped:
+        apply()
+    status = _nan_to_num_(x._handle if type(x) is Tensor else destination(x), nan, optional_float(posinf), optional_float(neginf))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def bitwise_not(x: TensorLike) -> Tensor:
+    """All bits the other way; the logical "not" for bools.
+
+    Args:
+        x: the tensor.
+
+    Raises:
+        TypeError: a floating-point tensor.
+
+    Example:
+        >>> y = crt.bitwise_not(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    handle = _bitwise_not(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def bitwise_not_(x: Tensor) -> Tensor:
+    """``bitwise_not`` written over x: all bits the other way; the logical "not" for bools.  Returns x.
+
+    Example:
+        >>> y = crt.bitwise_not_(crt.arange(-2, 3))
+    """
+    if scoped:
+        apply()
+    status = _bitwise_not_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def logical_not(x: TensorLike) -> Tensor:
+    """Whether x is zero (NaN is not), as a bool.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.logical_not(crt.full([2], 1.0))
+    """
+    if scoped:
+        apply()
+    handle = _logical_not(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def isnan(x: TensorLike) -> Tensor:
+    """Whether x is NaN, as a bool.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.isnan(crt.full([2], 1.0))
+    """
+    if scoped:
+        apply()
+    handle = _isnan(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def isinf(x: TensorLike) -> Tensor:
+    """Whether x is infinite, as a bool.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.isinf(crt.full([2], 1.0))
+    """
+    if scoped:
+        apply()
+    handle = _isinf(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def isfinite(x: TensorLike) -> Tensor:
+    """Whether x is neither infinite nor NaN, as a bool.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.isfinite(crt.full([2], 1.0))
+    """
+    if scoped:
+        apply()
+    handle = _isfinite(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def isposinf(x: TensorLike) -> Tensor:
+    """Whether x is infinity, as a bool.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.isposinf(crt.full([2], 1.0))
+    """
+    if scoped:
+        apply()
+    handle = _isposinf(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def isneginf(x: TensorLike) -> Tensor:
+    """Whether x is minus infinity, as a bool.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.isneginf(crt.full([2], 1.0))
+    """
+    if scoped:
+        apply()
+    handle = _isneginf(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def signbit(x: TensorLike) -> Tensor:
+    """Whether the sign of x is minus, that of -0 and NaN included, as a bool.
+
+    Args:
+        x: the tensor.
+
+    Example:
+        >>> y = crt.signbit(crt.full([2], 1.0))
+    """
+    if scoped:
+        apply()
+    handle = _signbit(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def relu6(x: TensorLike) -> Tensor:
+    """x between 0 and 6; NaN stays.
+
+    Args:
+        x: a tensor of floats.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.relu6(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _relu6(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def relu6_(x: Tensor) -> Tensor:
+    """``relu6`` written over x: x between 0 and 6; NaN stays.  Returns x.
+
+    Example:
+        >>> y = crt.relu6_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _relu6_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def hardtanh(x: TensorLike, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """x between two numbers; NaN stays.
+
+    Args:
+        x: a tensor of floats.
+        min_val: the lower one.
+        max_val: the upper one.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.hardtanh(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _hardtanh(x._handle if type(x) is Tensor else operand(x), min_val, max_val)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def hardtanh_(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """``hardtanh`` written over x: x between two numbers; NaN stays.  Returns x.
+
+    Example:
+        >>> y = crt.hardtanh_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _hardtanh_(x._handle if type(x) is Tensor else destination(x), min_val, max_val)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def hardsigmoid(x: TensorLike) -> Tensor:
+    """(x + 3) / 6, between 0 and 1.
+
+    Args:
+        x: a tensor of floats.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.hardsigmoid(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _hardsigmoid(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def hardsigmoid_(x: Tensor) -> Tensor:
+    """``hardsigmoid`` written over x: (x + 3) / 6, between 0 and 1.  Returns x.
+
+    Example:
+        >>> y = crt.hardsigmoid_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _hardsigmoid_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def hardswish(x: TensorLike) -> Tensor:
+    """x times its hardsigmoid.
+
+    Args:
+        x: a tensor of floats.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.hardswish(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _hardswish(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def hardswish_(x: Tensor) -> Tensor:
+    """``hardswish`` written over x: x times its hardsigmoid.  Returns x.
+
+    Example:
+        >>> y = crt.hardswish_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _hardswish_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> Tensor:
+    """x where it is positive, else x times a slope.
+
+    Args:
+        x: a tensor of floats.
+        negative_slope: the slope.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.leaky_relu(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _leaky_relu(x._handle if type(x) is Tensor else operand(x), negative_slope)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def leaky_relu_(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """``leaky_relu`` written over x: x where it is positive, else x times a slope.  Returns x.
+
+    Example:
+        >>> y = crt.leaky_relu_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _leaky_relu_(x._handle if type(x) is Tensor else destination(x), negative_slope)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
+    """x where it is positive, else alpha (e^x - 1).
+
+    Args:
+        x: a tensor of floats.
+        alpha: where it saturates, below zero.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.elu(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _elu(x._handle if type(x) is Tensor else operand(x), alpha)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def elu_(x: Tensor, alpha: float = 1.0) -> Tensor:
+    """``elu`` written over x: x where it is positive, else alpha (e^x - 1).  Returns x.
+
+    Example:
+        >>> y = crt.elu_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _elu_(x._handle if type(x) is Tensor else destination(x), alpha)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def celu(x: TensorLike, alpha: float = 1.0) -> Tensor:
+    """x where it is positive, else alpha (e^(x / alpha) - 1).
+
+    Args:
+        x: a tensor of floats.
+        alpha: where it saturates, below zero; not zero.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.celu(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _celu(x._handle if type(x) is Tensor else operand(x), alpha)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def celu_(x: Tensor, alpha: float = 1.0) -> Tensor:
+    """``celu`` written over x: x where it is positive, else alpha (e^(x / alpha) - 1).  Returns x.
+
+    Example:
+        >>> y = crt.celu_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _celu_(x._handle if type(x) is Tensor else destination(x), alpha)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def selu(x: TensorLike) -> Tensor:
+    """The scaled exponential unit of Klambauer et al.: x where it is positive, else 1.6733 (e^x - 1), times 1.0507.
+
+    Args:
+        x: a tensor of floats.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.selu(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _selu(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def selu_(x: Tensor) -> Tensor:
+    """``selu`` written over x: the scaled exponential unit of Klambauer et al.: x where it is positive, else 1.6733 (e^x - 1), times 1.0507.  Returns x.
+
+    Example:
+        >>> y = crt.selu_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _selu_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def gelu(x: TensorLike, approximate: Literal["none", "tanh"] = "none") -> Tensor:
+    """x times the probability that a standard normal number is below x.
+
+    Args:
+        x: a tensor of floats.
+        approximate: "none" for the error function, "tanh" for the approximation by a hyperbolic tangent.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.gelu(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _gelu(x._handle if type(x) is Tensor else operand(x), choice("gelu", "approximate", approximate, GELUFORM))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def gelu_(x: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
+    """``gelu`` written over x: x times the probability that a standard normal number is below x.  Returns x.
+
+    Example:
+        >>> y = crt.gelu_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _gelu_(x._handle if type(x) is Tensor else destination(x), choice("gelu", "approximate", approximate, GELUFORM))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def silu(x: TensorLike) -> Tensor:
+    """x times its sigmoid.
+
+    Args:
+        x: a tensor of floats.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.silu(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _silu(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def silu_(x: Tensor) -> Tensor:
+    """``silu`` written over x: x times its sigmoid.  Returns x.
+
+    Example:
+        >>> y = crt.silu_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _silu_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def softplus(x: TensorLike, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + e^(beta x)) / beta, a smooth relu.
+
+    Args:
+        x: a tensor of floats.
+        beta: how sharp.
+        threshold: above this beta x the result is x.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.softplus(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _softplus(x._handle if type(x) is Tensor else operand(x), beta, threshold)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def softplus_(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """``softplus`` written over x: log(1 + e^(beta x)) / beta, a smooth relu.  Returns x.
+
+    Example:
+        >>> y = crt.softplus_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _softplus_(x._handle if type(x) is Tensor else destination(x), beta, threshold)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def logsigmoid(x: TensorLike) -> Tensor:
+    """The logarithm of the sigmoid, which does not underflow.
+
+    Args:
+        x: a tensor of floats.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.logsigmoid(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _logsigmoid(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def logsigmoid_(x: Tensor) -> Tensor:
+    """``logsigmoid`` written over x: the logarithm of the sigmoid, which does not underflow.  Returns x.
+
+    Example:
+        >>> y = crt.logsigmoid_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _logsigmoid_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def mish(x: TensorLike) -> Tensor:
+    """x tanh(softplus(x)).
+
+    Args:
+        x: a tensor of floats.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.mish(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _mish(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def mish_(x: Tensor) -> Tensor:
+    """``mish`` written over x: x tanh(softplus(x)).  Returns x.
+
+    Example:
+        >>> y = crt.mish_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _mish_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def softsign(x: TensorLike) -> Tensor:
+    """x / (1 + |x|).
+
+    Args:
+        x: a tensor of floats.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.softsign(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _softsign(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def softsign_(x: Tensor) -> Tensor:
+    """``softsign`` written over x: x / (1 + |x|).  Returns x.
+
+    Example:
+        >>> y = crt.softsign_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _softsign_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def tanhshrink(x: TensorLike) -> Tensor:
+    """x - tanh(x).
+
+    Args:
+        x: a tensor of floats.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.tanhshrink(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _tanhshrink(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def tanhshrink_(x: Tensor) -> Tensor:
+    """``tanhshrink`` written over x: x - tanh(x).  Returns x.
+
+    Example:
+        >>> y = crt.tanhshrink_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _tanhshrink_(x._handle if type(x) is Tensor else destination(x))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def hardshrink(x: TensorLike, lambd: float = 0.5) -> Tensor:
+    """x, but 0 from -lambd to lambd.
+
+    Args:
+        x: a tensor of floats.
+        lambd: the border.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.hardshrink(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _hardshrink(x._handle if type(x) is Tensor else operand(x), lambd)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def hardshrink_(x: Tensor, lambd: float = 0.5) -> Tensor:
+    """``hardshrink`` written over x: x, but 0 from -lambd to lambd.  Returns x.
+
+    Example:
+        >>> y = crt.hardshrink_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _hardshrink_(x._handle if type(x) is Tensor else destination(x), lambd)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def softshrink(x: TensorLike, lambd: float = 0.5) -> Tensor:
+    """x moved by lambd towards 0, and 0 from -lambd to lambd.
+
+    Args:
+        x: a tensor of floats.
+        lambd: the distance; not negative.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.softshrink(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _softshrink(x._handle if type(x) is Tensor else operand(x), lambd)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def softshrink_(x: Tensor, lambd: float = 0.5) -> Tensor:
+    """``softshrink`` written over x: x moved by lambd towards 0, and 0 from -lambd to lambd.  Returns x.
+
+    Example:
+        >>> y = crt.softshrink_(crt.full([2], 0.5))
+    """
+    if scoped:
+        apply()
+    status = _softshrink_(x._handle if type(x) is Tensor else destination(x), lambd)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def threshold(x: TensorLike, threshold: float, value: float) -> Tensor:
+    """x where it is above the threshold, else a value; NaN stays.
+
+    Args:
+        x: a tensor of floats.
+        threshold: the border.
+        value: what is put in place of x.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.threshold(crt.full([2], 0.5), 1.0, -1.0)
+    """
+    if scoped:
+        apply()
+    handle = _threshold(x._handle if type(x) is Tensor else operand(x), threshold, value)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def threshold_(x: Tensor, threshold: float, value: float) -> Tensor:
+    """``threshold`` written over x: x where it is above the threshold, else a value; NaN stays.  Returns x.
+
+    Example:
+        >>> y = crt.threshold_(crt.full([2], 0.5), 1.0, -1.0)
+    """
+    if scoped:
+        apply()
+    status = _threshold_(x._handle if type(x) is Tensor else destination(x), threshold, value)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def minimum(a: TensorLike, b: TensorLike) -> Tensor:
+    """The smaller of a and b, element by element; NaN where either is NaN.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.minimum(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _minimum(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def minimum_(a: Tensor, b: TensorLike) -> Tensor:
+    """``minimum`` written over a: the smaller of a and b, element by element; NaN where either is NaN.  Returns a.
+
+    Example:
+        >>> y = crt.minimum_(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    status = _minimum_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def fmax(a: TensorLike, b: TensorLike) -> Tensor:
+    """The larger of a and b; the other one where one is NaN.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.fmax(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _fmax(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def fmax_(a: Tensor, b: TensorLike) -> Tensor:
+    """``fmax`` written over a: the larger of a and b; the other one where one is NaN.  Returns a.
+
+    Example:
+        >>> y = crt.fmax_(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    status = _fmax_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def fmin(a: TensorLike, b: TensorLike) -> Tensor:
+    """The smaller of a and b; the other one where one is NaN.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.fmin(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _fmin(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def fmin_(a: Tensor, b: TensorLike) -> Tensor:
+    """``fmin`` written over a: the smaller of a and b; the other one where one is NaN.  Returns a.
+
+    Example:
+        >>> y = crt.fmin_(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    status = _fmin_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def floor_divide(a: TensorLike, b: TensorLike) -> Tensor:
+    """a / b rounded towards minus infinity, in the operands' dtype; of floats as Python divides them.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        TypeError: two bools.
+        RuntimeError: an integer divided by zero (when the value is there).
+
+    Example:
+        >>> y = crt.floor_divide(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _floor_divide(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def floor_divide_(a: Tensor, b: TensorLike) -> Tensor:
+    """``floor_divide`` written over a: a / b rounded towards minus infinity, in the operands' dtype; of floats as Python divides them.  Returns a.
+
+    Example:
+        >>> y = crt.floor_divide_(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    status = _floor_divide_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def trunc_divide(a: TensorLike, b: TensorLike) -> Tensor:
+    """a / b rounded towards zero, in the operands' dtype.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        TypeError: two bools.
+        RuntimeError: an integer divided by zero (when the value is there).
+
+    Example:
+        >>> y = crt.trunc_divide(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _trunc_divide(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def trunc_divide_(a: Tensor, b: TensorLike) -> Tensor:
+    """``trunc_divide`` written over a: a / b rounded towards zero, in the operands' dtype.  Returns a.
+
+    Example:
+        >>> y = crt.trunc_divide_(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    status = _trunc_divide_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def remainder(a: TensorLike, b: TensorLike) -> Tensor:
+    """What a floor division leaves: it has b's sign, as in Python.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        TypeError: two bools.
+        RuntimeError: an integer divided by zero (when the value is there).
+
+    Example:
+        >>> y = crt.remainder(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _remainder(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def remainder_(a: Tensor, b: TensorLike) -> Tensor:
+    """``remainder`` written over a: what a floor division leaves: it has b's sign, as in Python.  Returns a.
+
+    Example:
+        >>> y = crt.remainder_(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    status = _remainder_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def fmod(a: TensorLike, b: TensorLike) -> Tensor:
+    """What a truncating division leaves: it has a's sign, as in C.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        TypeError: two bools.
+        RuntimeError: an integer divided by zero (when the value is there).
+
+    Example:
+        >>> y = crt.fmod(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _fmod(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def fmod_(a: Tensor, b: TensorLike) -> Tensor:
+    """``fmod`` written over a: what a truncating division leaves: it has a's sign, as in C.  Returns a.
+
+    Example:
+        >>> y = crt.fmod_(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    status = _fmod_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def pow(a: TensorLike, b: TensorLike) -> Tensor:
+    """a to the power of b.  Integers stay integers, and wrap; to a negative power they give 0, except for 1 and -1.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        TypeError: two bools.
+
+    Example:
+        >>> y = crt.pow(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _pow(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def pow_(a: Tensor, b: TensorLike) -> Tensor:
+    """``pow`` written over a: a to the power of b.  Integers stay integers, and wrap; to a negative power they give 0, except for 1 and -1.  Returns a.
+
+    Example:
+        >>> y = crt.pow_(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    status = _pow_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def atan2(a: TensorLike, b: TensorLike) -> Tensor:
+    """The angle of the point (b, a), in radians: the arc tangent of a / b with the right quadrant.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.atan2(crt.full([2], 3.0), 2)
+    """
+    if scoped:
+        apply()
+    handle = _atan2(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def atan2_(a: Tensor, b: TensorLike) -> Tensor:
+    """``atan2`` written over a: the angle of the point (b, a), in radians: the arc tangent of a / b with the right quadrant.  Returns a.
+
+    Example:
+        >>> y = crt.atan2_(crt.full([2], 3.0), 2)
+    """
+    if scoped:
+        apply()
+    status = _atan2_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def hypot(a: TensorLike, b: TensorLike) -> Tensor:
+    """sqrt(a^2 + b^2), without overflow on the way.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.hypot(crt.full([2], 3.0), 2)
+    """
+    if scoped:
+        apply()
+    handle = _hypot(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def hypot_(a: Tensor, b: TensorLike) -> Tensor:
+    """``hypot`` written over a: sqrt(a^2 + b^2), without overflow on the way.  Returns a.
+
+    Example:
+        >>> y = crt.hypot_(crt.full([2], 3.0), 2)
+    """
+    if scoped:
+        apply()
+    status = _hypot_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def copysign(a: TensorLike, b: TensorLike) -> Tensor:
+    """The size of a with the sign of b.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.copysign(crt.full([2], 3.0), 2)
+    """
+    if scoped:
+        apply()
+    handle = _copysign(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def copysign_(a: Tensor, b: TensorLike) -> Tensor:
+    """``copysign`` written over a: the size of a with the sign of b.  Returns a.
+
+    Example:
+        >>> y = crt.copysign_(crt.full([2], 3.0), 2)
+    """
+    if scoped:
+        apply()
+    status = _copysign_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def logaddexp(a: TensorLike, b: TensorLike) -> Tensor:
+    """log(e^a + e^b), without overflow on the way.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.logaddexp(crt.full([2], 3.0), 2)
+    """
+    if scoped:
+        apply()
+    handle = _logaddexp(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def logaddexp_(a: Tensor, b: TensorLike) -> Tensor:
+    """``logaddexp`` written over a: log(e^a + e^b), without overflow on the way.  Returns a.
+
+    Example:
+        >>> y = crt.logaddexp_(crt.full([2], 3.0), 2)
+    """
+    if scoped:
+        apply()
+    status = _logaddexp_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def bitwise_and(a: TensorLike, b: TensorLike) -> Tensor:
+    """The bits that both have; the logical "and" for bools.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        TypeError: a floating-point operand.
+
+    Example:
+        >>> y = crt.bitwise_and(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _bitwise_and(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def bitwise_and_(a: Tensor, b: TensorLike) -> Tensor:
+    """``bitwise_and`` written over a: the bits that both have; the logical "and" for bools.  Returns a.
+
+    Example:
+        >>> y = crt.bitwise_and_(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    status = _bitwise_and_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def bitwise_or(a: TensorLike, b: TensorLike) -> Tensor:
+    """The bits that either has; the logical "or" for bools.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        TypeError: a floating-point operand.
+
+    Example:
+        >>> y = crt.bitwise_or(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _bitwise_or(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def bitwise_or_(a: Tensor, b: TensorLike) -> Tensor:
+    """``bitwise_or`` written over a: the bits that either has; the logical "or" for bools.  Returns a.
+
+    Example:
+        >>> y = crt.bitwise_or_(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    status = _bitwise_or_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def bitwise_xor(a: TensorLike, b: TensorLike) -> Tensor:
+    """The bits that one has; for bools whether they differ.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        TypeError: a floating-point operand.
+
+    Example:
+        >>> y = crt.bitwise_xor(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _bitwise_xor(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def bitwise_xor_(a: Tensor, b: TensorLike) -> Tensor:
+    """``bitwise_xor`` written over a: the bits that one has; for bools whether they differ.  Returns a.
+
+    Example:
+        >>> y = crt.bitwise_xor_(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    status = _bitwise_xor_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def left_shift(a: TensorLike, b: TensorLike) -> Tensor:
+    """a times 2^b: its bits moved up, with zeros behind.  By the width or more, or by less than nothing: 0.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        TypeError: an operand that is not an integer.
+
+    Example:
+        >>> y = crt.left_shift(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _left_shift(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def left_shift_(a: Tensor, b: TensorLike) -> Tensor:
+    """``left_shift`` written over a: a times 2^b: its bits moved up, with zeros behind.  By the width or more, or by less than nothing: 0.  Returns a.
+
+    Example:
+        >>> y = crt.left_shift_(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    status = _left_shift_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def right_shift(a: TensorLike, b: TensorLike) -> Tensor:
+    """a / 2^b rounded down: its bits moved down, with the sign behind.  By the width or more, or by less than nothing: all sign.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        TypeError: an operand that is not an integer.
+
+    Example:
+        >>> y = crt.right_shift(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _right_shift(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def right_shift_(a: Tensor, b: TensorLike) -> Tensor:
+    """``right_shift`` written over a: a / 2^b rounded down: its bits moved down, with the sign behind.  By the width or more, or by less than nothing: all sign.  Returns a.
+
+    Example:
+        >>> y = crt.right_shift_(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    status = _right_shift_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def lerp(a: TensorLike, b: TensorLike, weight: TensorLike) -> Tensor:
+    """a + weight (b - a): on the way from a to b.
+
+    Args:
+        a: a tensor of floats or a number.
+        b: a tensor of floats or a number.
+        weight: how far; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        TypeError: operands that are not floating point.
+
+    Example:
+        >>> y = crt.lerp(crt.full([2], 1.0), crt.full([2], 3.0), 0.5)
+    """
+    if scoped:
+        apply()
+    handle = _lerp(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), weight._handle if type(weight) is Tensor else operand(weight))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def lerp_(a: Tensor, b: TensorLike, weight: TensorLike) -> Tensor:
+    """``lerp`` written over a: a + weight (b - a): on the way from a to b.  Returns a.
+
+    Example:
+        >>> y = crt.lerp_(crt.full([2], 1.0), crt.full([2], 3.0), 0.5)
+    """
+    if scoped:
+        apply()
+    status = _lerp_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b), weight._handle if type(weight) is Tensor else operand(weight))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return a
+
+
+def eq(a: TensorLike, b: TensorLike) -> Tensor:
+    """Whether a equals b; NaN equals nothing, as a bool.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.eq(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _eq(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def ne(a: TensorLike, b: TensorLike) -> Tensor:
+    """Whether a differs from b; NaN differs from all, as a bool.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.ne(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _ne(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def lt(a: TensorLike, b: TensorLike) -> Tensor:
+    """Whether a is less than b; never where either is NaN, as a bool.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.lt(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _lt(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def le(a: TensorLike, b: TensorLike) -> Tensor:
+    """Whether a is not more than b; never where either is NaN, as a bool.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.le(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _le(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def gt(a: TensorLike, b: TensorLike) -> Tensor:
+    """Whether a is more than b; never where either is NaN, as a bool.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.gt(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _gt(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def ge(a: TensorLike, b: TensorLike) -> Tensor:
+    """Whether a is not less than b; never where either is NaN, as a bool.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.ge(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _ge(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def logical_and(a: TensorLike, b: TensorLike) -> Tensor:
+    """Whether both are not zero (NaN is not), as a bool.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.logical_and(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _logical_and(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def logical_or(a: TensorLike, b: TensorLike) -> Tensor:
+    """Whether either is not zero (NaN is not), as a bool.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.logical_or(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _logical_or(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def logical_xor(a: TensorLike, b: TensorLike) -> Tensor:
+    """Whether one is zero and the other is not, as a bool.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.logical_xor(crt.arange(0, 4), 2)
+    """
+    if scoped:
+        apply()
+    handle = _logical_xor(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def where(condition: TensorLike, a: TensorLike, b: TensorLike) -> Tensor:
+    """a where the condition holds, else b.
+
+    Args:
+        condition: a tensor of bools.
+        a: a tensor or a number.
+        b: a tensor or a number; the three shapes broadcast.
+
+    Raises:
+        TypeError: a condition that is not bool.
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.where(crt.tensor([True, False]), 1.0, 2.0)
+    """
+    if scoped:
+        apply()
+    handle = _where(condition._handle if type(condition) is Tensor else operand(condition), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     if origins:
         attend()
     if not handle:

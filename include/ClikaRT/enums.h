@@ -21,6 +21,8 @@ enum class DataType : std::int32_t {
     BFloat16 = 11,
     Float32 = 12,
     Float64 = 13,
+    Float8E4M3 = 14,
+    Float8E5M2 = 15,
 };
 
 /// What went wrong; see Error::kind().
@@ -40,6 +42,7 @@ enum class OpCode : std::int32_t {
     Input = 1,
     External = 2,
     Constant = 3,
+    Result = 4,
     Full = 10,
     Arange = 11,
     Cast = 20,
@@ -65,6 +68,94 @@ enum class OpCode : std::int32_t {
     Concat = 80,
     MatMul = 90,
     Nonzero = 140,
+    Exp2 = 200,
+    Expm1 = 201,
+    Log = 202,
+    Log2 = 203,
+    Log10 = 204,
+    Log1p = 205,
+    Sin = 206,
+    Cos = 207,
+    Tan = 208,
+    Asin = 209,
+    Acos = 210,
+    Atan = 211,
+    Sinh = 212,
+    Cosh = 213,
+    Asinh = 214,
+    Acosh = 215,
+    Atanh = 216,
+    Erf = 217,
+    Erfc = 218,
+    Erfinv = 219,
+    Lgamma = 220,
+    Sqrt = 221,
+    Rsqrt = 222,
+    Reciprocal = 223,
+    Sigmoid = 224,
+    Neg = 225,
+    Sign = 226,
+    Square = 227,
+    Floor = 228,
+    Ceil = 229,
+    Round = 230,
+    Trunc = 231,
+    Frac = 232,
+    NanToNum = 233,
+    BitwiseNot = 234,
+    LogicalNot = 235,
+    Isnan = 236,
+    Isinf = 237,
+    Isfinite = 238,
+    Isposinf = 239,
+    Isneginf = 240,
+    Signbit = 241,
+    Relu6 = 242,
+    Hardtanh = 243,
+    Hardsigmoid = 244,
+    Hardswish = 245,
+    LeakyRelu = 246,
+    Elu = 247,
+    Celu = 248,
+    Selu = 249,
+    Gelu = 250,
+    Silu = 251,
+    Softplus = 252,
+    Logsigmoid = 253,
+    Mish = 254,
+    Softsign = 255,
+    Tanhshrink = 256,
+    Hardshrink = 257,
+    Softshrink = 258,
+    Threshold = 259,
+    Minimum = 260,
+    Fmax = 261,
+    Fmin = 262,
+    FloorDivide = 263,
+    TruncDivide = 264,
+    Remainder = 265,
+    Fmod = 266,
+    Pow = 267,
+    Atan2 = 268,
+    Hypot = 269,
+    Copysign = 270,
+    Logaddexp = 271,
+    BitwiseAnd = 272,
+    BitwiseOr = 273,
+    BitwiseXor = 274,
+    LeftShift = 275,
+    RightShift = 276,
+    Lerp = 277,
+    Eq = 278,
+    Ne = 279,
+    Lt = 280,
+    Le = 281,
+    Gt = 282,
+    Ge = 283,
+    LogicalAnd = 284,
+    LogicalOr = 285,
+    LogicalXor = 286,
+    Where = 287,
 };
 
 /// Kinds of graph nodes.
@@ -80,6 +171,32 @@ enum class NodeKind : std::int32_t {
     Join = 9,
     Product = 10,
     Index = 11,
+    Window = 12,
+    Random = 13,
+};
+
+/// Forms of gelu.
+enum class GeluForm : std::int32_t {
+    None = 0,
+    Tanh = 1,
+};
+
+/// What a padded place holds.
+enum class PadMode : std::int32_t {
+    Constant = 0,
+    Reflect = 1,
+    Replicate = 2,
+    Circular = 3,
+};
+
+/// How elements that meet in one place are put together.
+enum class ScatterReduce : std::int32_t {
+    None = 0,
+    Sum = 1,
+    Prod = 2,
+    Mean = 3,
+    Amax = 4,
+    Amin = 5,
 };
 
 /// "Float32"
@@ -98,6 +215,8 @@ inline const char* to_string(DataType dtype) {
         case DataType::BFloat16: return "BFloat16";
         case DataType::Float32: return "Float32";
         case DataType::Float64: return "Float64";
+        case DataType::Float8E4M3: return "Float8E4M3";
+        case DataType::Float8E5M2: return "Float8E5M2";
     }
     return "?";
 }

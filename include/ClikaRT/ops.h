@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include <ClikaRT/generator.h>
 #include <ClikaRT/stream.h>
 #include <ClikaRT/tensor.h>
 
@@ -378,6 +379,1362 @@ inline Tensor matmul(const Operand& a, const Operand& b) {
 ///     NotImplementedError: while a graph is recorded.
 inline Tensor nonzero(const Operand& x) {
     return Tensor::adopt(clikart_nonzero(x.handle()));
+}
+
+/// 2 to the power of x; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor exp2(const Operand& x) {
+    return Tensor::adopt(clikart_exp2(x.handle()));
+}
+
+/// ``exp2`` written over x: 2 to the power of x; integers and bools give float32.  Returns x.
+inline const Tensor& exp2_(const Tensor& x) {
+    detail::check(clikart_exp2_(x.handle()));
+    return x;
+}
+
+/// e^x - 1, without cancellation near zero; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor expm1(const Operand& x) {
+    return Tensor::adopt(clikart_expm1(x.handle()));
+}
+
+/// ``expm1`` written over x: e^x - 1, without cancellation near zero; integers and bools give float32.  Returns x.
+inline const Tensor& expm1_(const Tensor& x) {
+    detail::check(clikart_expm1_(x.handle()));
+    return x;
+}
+
+/// The natural logarithm; NaN below zero, minus infinity at it; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor log(const Operand& x) {
+    return Tensor::adopt(clikart_ln(x.handle()));
+}
+
+/// ``log`` written over x: the natural logarithm; NaN below zero, minus infinity at it; integers and bools give float32.  Returns x.
+inline const Tensor& log_(const Tensor& x) {
+    detail::check(clikart_ln_(x.handle()));
+    return x;
+}
+
+/// The logarithm to base 2; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor log2(const Operand& x) {
+    return Tensor::adopt(clikart_log2(x.handle()));
+}
+
+/// ``log2`` written over x: the logarithm to base 2; integers and bools give float32.  Returns x.
+inline const Tensor& log2_(const Tensor& x) {
+    detail::check(clikart_log2_(x.handle()));
+    return x;
+}
+
+/// The logarithm to base 10; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor log10(const Operand& x) {
+    return Tensor::adopt(clikart_log10(x.handle()));
+}
+
+/// ``log10`` written over x: the logarithm to base 10; integers and bools give float32.  Returns x.
+inline const Tensor& log10_(const Tensor& x) {
+    detail::check(clikart_log10_(x.handle()));
+    return x;
+}
+
+/// log(1 + x), without cancellation near zero; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor log1p(const Operand& x) {
+    return Tensor::adopt(clikart_log1p(x.handle()));
+}
+
+/// ``log1p`` written over x: log(1 + x), without cancellation near zero; integers and bools give float32.  Returns x.
+inline const Tensor& log1p_(const Tensor& x) {
+    detail::check(clikart_log1p_(x.handle()));
+    return x;
+}
+
+/// The sine of x radians; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor sin(const Operand& x) {
+    return Tensor::adopt(clikart_sin(x.handle()));
+}
+
+/// ``sin`` written over x: the sine of x radians; integers and bools give float32.  Returns x.
+inline const Tensor& sin_(const Tensor& x) {
+    detail::check(clikart_sin_(x.handle()));
+    return x;
+}
+
+/// The cosine of x radians; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor cos(const Operand& x) {
+    return Tensor::adopt(clikart_cos(x.handle()));
+}
+
+/// ``cos`` written over x: the cosine of x radians; integers and bools give float32.  Returns x.
+inline const Tensor& cos_(const Tensor& x) {
+    detail::check(clikart_cos_(x.handle()));
+    return x;
+}
+
+/// The tangent of x radians; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor tan(const Operand& x) {
+    return Tensor::adopt(clikart_tan(x.handle()));
+}
+
+/// ``tan`` written over x: the tangent of x radians; integers and bools give float32.  Returns x.
+inline const Tensor& tan_(const Tensor& x) {
+    detail::check(clikart_tan_(x.handle()));
+    return x;
+}
+
+/// The arc sine; NaN outside of [-1, 1]; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor asin(const Operand& x) {
+    return Tensor::adopt(clikart_asin(x.handle()));
+}
+
+/// ``asin`` written over x: the arc sine; NaN outside of [-1, 1]; integers and bools give float32.  Returns x.
+inline const Tensor& asin_(const Tensor& x) {
+    detail::check(clikart_asin_(x.handle()));
+    return x;
+}
+
+/// The arc cosine; NaN outside of [-1, 1]; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor acos(const Operand& x) {
+    return Tensor::adopt(clikart_acos(x.handle()));
+}
+
+/// ``acos`` written over x: the arc cosine; NaN outside of [-1, 1]; integers and bools give float32.  Returns x.
+inline const Tensor& acos_(const Tensor& x) {
+    detail::check(clikart_acos_(x.handle()));
+    return x;
+}
+
+/// The arc tangent; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor atan(const Operand& x) {
+    return Tensor::adopt(clikart_atan(x.handle()));
+}
+
+/// ``atan`` written over x: the arc tangent; integers and bools give float32.  Returns x.
+inline const Tensor& atan_(const Tensor& x) {
+    detail::check(clikart_atan_(x.handle()));
+    return x;
+}
+
+/// The hyperbolic sine; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor sinh(const Operand& x) {
+    return Tensor::adopt(clikart_sinh(x.handle()));
+}
+
+/// ``sinh`` written over x: the hyperbolic sine; integers and bools give float32.  Returns x.
+inline const Tensor& sinh_(const Tensor& x) {
+    detail::check(clikart_sinh_(x.handle()));
+    return x;
+}
+
+/// The hyperbolic cosine; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor cosh(const Operand& x) {
+    return Tensor::adopt(clikart_cosh(x.handle()));
+}
+
+/// ``cosh`` written over x: the hyperbolic cosine; integers and bools give float32.  Returns x.
+inline const Tensor& cosh_(const Tensor& x) {
+    detail::check(clikart_cosh_(x.handle()));
+    return x;
+}
+
+/// The inverse hyperbolic sine; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor asinh(const Operand& x) {
+    return Tensor::adopt(clikart_asinh(x.handle()));
+}
+
+/// ``asinh`` written over x: the inverse hyperbolic sine; integers and bools give float32.  Returns x.
+inline const Tensor& asinh_(const Tensor& x) {
+    detail::check(clikart_asinh_(x.handle()));
+    return x;
+}
+
+/// The inverse hyperbolic cosine; NaN below 1; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor acosh(const Operand& x) {
+    return Tensor::adopt(clikart_acosh(x.handle()));
+}
+
+/// ``acosh`` written over x: the inverse hyperbolic cosine; NaN below 1; integers and bools give float32.  Returns x.
+inline const Tensor& acosh_(const Tensor& x) {
+    detail::check(clikart_acosh_(x.handle()));
+    return x;
+}
+
+/// The inverse hyperbolic tangent; NaN outside of [-1, 1]; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor atanh(const Operand& x) {
+    return Tensor::adopt(clikart_atanh(x.handle()));
+}
+
+/// ``atanh`` written over x: the inverse hyperbolic tangent; NaN outside of [-1, 1]; integers and bools give float32.  Returns x.
+inline const Tensor& atanh_(const Tensor& x) {
+    detail::check(clikart_atanh_(x.handle()));
+    return x;
+}
+
+/// The error function; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor erf(const Operand& x) {
+    return Tensor::adopt(clikart_erf(x.handle()));
+}
+
+/// ``erf`` written over x: the error function; integers and bools give float32.  Returns x.
+inline const Tensor& erf_(const Tensor& x) {
+    detail::check(clikart_erf_(x.handle()));
+    return x;
+}
+
+/// 1 - erf(x), without cancellation where x is large; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor erfc(const Operand& x) {
+    return Tensor::adopt(clikart_erfc(x.handle()));
+}
+
+/// ``erfc`` written over x: 1 - erf(x), without cancellation where x is large; integers and bools give float32.  Returns x.
+inline const Tensor& erfc_(const Tensor& x) {
+    detail::check(clikart_erfc_(x.handle()));
+    return x;
+}
+
+/// The inverse of the error function; infinite at -1 and 1, NaN outside; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor erfinv(const Operand& x) {
+    return Tensor::adopt(clikart_erfinv(x.handle()));
+}
+
+/// ``erfinv`` written over x: the inverse of the error function; infinite at -1 and 1, NaN outside; integers and bools give float32.  Returns x.
+inline const Tensor& erfinv_(const Tensor& x) {
+    detail::check(clikart_erfinv_(x.handle()));
+    return x;
+}
+
+/// The logarithm of the absolute value of the gamma function; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor lgamma(const Operand& x) {
+    return Tensor::adopt(clikart_lgamma(x.handle()));
+}
+
+/// ``lgamma`` written over x: the logarithm of the absolute value of the gamma function; integers and bools give float32.  Returns x.
+inline const Tensor& lgamma_(const Tensor& x) {
+    detail::check(clikart_lgamma_(x.handle()));
+    return x;
+}
+
+/// The square root; NaN below zero; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor sqrt(const Operand& x) {
+    return Tensor::adopt(clikart_sqrt(x.handle()));
+}
+
+/// ``sqrt`` written over x: the square root; NaN below zero; integers and bools give float32.  Returns x.
+inline const Tensor& sqrt_(const Tensor& x) {
+    detail::check(clikart_sqrt_(x.handle()));
+    return x;
+}
+
+/// 1 / sqrt(x); integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor rsqrt(const Operand& x) {
+    return Tensor::adopt(clikart_rsqrt(x.handle()));
+}
+
+/// ``rsqrt`` written over x: 1 / sqrt(x); integers and bools give float32.  Returns x.
+inline const Tensor& rsqrt_(const Tensor& x) {
+    detail::check(clikart_rsqrt_(x.handle()));
+    return x;
+}
+
+/// 1 / x; integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor reciprocal(const Operand& x) {
+    return Tensor::adopt(clikart_reciprocal(x.handle()));
+}
+
+/// ``reciprocal`` written over x: 1 / x; integers and bools give float32.  Returns x.
+inline const Tensor& reciprocal_(const Tensor& x) {
+    detail::check(clikart_reciprocal_(x.handle()));
+    return x;
+}
+
+/// 1 / (1 + e^-x); integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor sigmoid(const Operand& x) {
+    return Tensor::adopt(clikart_sigmoid(x.handle()));
+}
+
+/// ``sigmoid`` written over x: 1 / (1 + e^-x); integers and bools give float32.  Returns x.
+inline const Tensor& sigmoid_(const Tensor& x) {
+    detail::check(clikart_sigmoid_(x.handle()));
+    return x;
+}
+
+/// -x.
+///
+/// Args:
+///     x: the tensor.
+///
+/// Raises:
+///     TypeError: a bool tensor.
+inline Tensor neg(const Operand& x) {
+    return Tensor::adopt(clikart_neg(x.handle()));
+}
+
+/// ``neg`` written over x: -x.  Returns x.
+inline const Tensor& neg_(const Tensor& x) {
+    detail::check(clikart_neg_(x.handle()));
+    return x;
+}
+
+/// -1, 0 or 1 as x is below, at or above zero; NaN stays, and 0 comes of -0.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor sign(const Operand& x) {
+    return Tensor::adopt(clikart_sign(x.handle()));
+}
+
+/// ``sign`` written over x: -1, 0 or 1 as x is below, at or above zero; NaN stays, and 0 comes of -0.  Returns x.
+inline const Tensor& sign_(const Tensor& x) {
+    detail::check(clikart_sign_(x.handle()));
+    return x;
+}
+
+/// x * x.
+///
+/// Args:
+///     x: the tensor.
+///
+/// Raises:
+///     TypeError: a bool tensor.
+inline Tensor square(const Operand& x) {
+    return Tensor::adopt(clikart_square(x.handle()));
+}
+
+/// ``square`` written over x: x * x.  Returns x.
+inline const Tensor& square_(const Tensor& x) {
+    detail::check(clikart_square_(x.handle()));
+    return x;
+}
+
+/// The largest integer not above x; integers stay.
+///
+/// Args:
+///     x: the tensor.
+///
+/// Raises:
+///     TypeError: a bool tensor.
+inline Tensor floor(const Operand& x) {
+    return Tensor::adopt(clikart_floor(x.handle()));
+}
+
+/// ``floor`` written over x: the largest integer not above x; integers stay.  Returns x.
+inline const Tensor& floor_(const Tensor& x) {
+    detail::check(clikart_floor_(x.handle()));
+    return x;
+}
+
+/// The smallest integer not below x; integers stay.
+///
+/// Args:
+///     x: the tensor.
+///
+/// Raises:
+///     TypeError: a bool tensor.
+inline Tensor ceil(const Operand& x) {
+    return Tensor::adopt(clikart_ceil(x.handle()));
+}
+
+/// ``ceil`` written over x: the smallest integer not below x; integers stay.  Returns x.
+inline const Tensor& ceil_(const Tensor& x) {
+    detail::check(clikart_ceil_(x.handle()));
+    return x;
+}
+
+/// The nearest integer, the even one of two; integers stay.
+///
+/// Args:
+///     x: the tensor.
+///
+/// Raises:
+///     TypeError: a bool tensor.
+inline Tensor round(const Operand& x) {
+    return Tensor::adopt(clikart_round(x.handle()));
+}
+
+/// ``round`` written over x: the nearest integer, the even one of two; integers stay.  Returns x.
+inline const Tensor& round_(const Tensor& x) {
+    detail::check(clikart_round_(x.handle()));
+    return x;
+}
+
+/// x without its fraction; integers stay.
+///
+/// Args:
+///     x: the tensor.
+///
+/// Raises:
+///     TypeError: a bool tensor.
+inline Tensor trunc(const Operand& x) {
+    return Tensor::adopt(clikart_trunc(x.handle()));
+}
+
+/// ``trunc`` written over x: x without its fraction; integers stay.  Returns x.
+inline const Tensor& trunc_(const Tensor& x) {
+    detail::check(clikart_trunc_(x.handle()));
+    return x;
+}
+
+/// The fraction of x, with its sign: x - trunc(x).
+///
+/// Args:
+///     x: the tensor.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor frac(const Operand& x) {
+    return Tensor::adopt(clikart_frac(x.handle()));
+}
+
+/// ``frac`` written over x: the fraction of x, with its sign: x - trunc(x).  Returns x.
+inline const Tensor& frac_(const Tensor& x) {
+    detail::check(clikart_frac_(x.handle()));
+    return x;
+}
+
+/// x with other numbers for what is not finite; integers stay.
+///
+/// Args:
+///     x: the tensor.
+///     nan: for NaN.
+///     posinf: for infinity; without it the largest number of the dtype.
+///     neginf: for minus infinity; without it the smallest number of the dtype.
+///
+/// Raises:
+///     TypeError: a bool tensor.
+inline Tensor nan_to_num(const Operand& x, double nan = 0.0, std::optional<double> posinf = std::nullopt, std::optional<double> neginf = std::nullopt) {
+    return Tensor::adopt(clikart_nan_to_num(x.handle(), nan, posinf ? &*posinf : nullptr, neginf ? &*neginf : nullptr));
+}
+
+/// ``nan_to_num`` written over x: x with other numbers for what is not finite; integers stay.  Returns x.
+inline const Tensor& nan_to_num_(const Tensor& x, double nan = 0.0, std::optional<double> posinf = std::nullopt, std::optional<double> neginf = std::nullopt) {
+    detail::check(clikart_nan_to_num_(x.handle(), nan, posinf ? &*posinf : nullptr, neginf ? &*neginf : nullptr));
+    return x;
+}
+
+/// All bits the other way; the logical "not" for bools.
+///
+/// Args:
+///     x: the tensor.
+///
+/// Raises:
+///     TypeError: a floating-point tensor.
+inline Tensor bitwise_not(const Operand& x) {
+    return Tensor::adopt(clikart_bitwise_not(x.handle()));
+}
+
+/// ``bitwise_not`` written over x: all bits the other way; the logical "not" for bools.  Returns x.
+inline const Tensor& bitwise_not_(const Tensor& x) {
+    detail::check(clikart_bitwise_not_(x.handle()));
+    return x;
+}
+
+/// Whether x is zero (NaN is not), as a bool.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor logical_not(const Operand& x) {
+    return Tensor::adopt(clikart_logical_not(x.handle()));
+}
+
+/// Whether x is NaN, as a bool.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor isnan(const Operand& x) {
+    return Tensor::adopt(clikart_isnan(x.handle()));
+}
+
+/// Whether x is infinite, as a bool.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor isinf(const Operand& x) {
+    return Tensor::adopt(clikart_isinf(x.handle()));
+}
+
+/// Whether x is neither infinite nor NaN, as a bool.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor isfinite(const Operand& x) {
+    return Tensor::adopt(clikart_isfinite(x.handle()));
+}
+
+/// Whether x is infinity, as a bool.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor isposinf(const Operand& x) {
+    return Tensor::adopt(clikart_isposinf(x.handle()));
+}
+
+/// Whether x is minus infinity, as a bool.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor isneginf(const Operand& x) {
+    return Tensor::adopt(clikart_isneginf(x.handle()));
+}
+
+/// Whether the sign of x is minus, that of -0 and NaN included, as a bool.
+///
+/// Args:
+///     x: the tensor.
+inline Tensor signbit(const Operand& x) {
+    return Tensor::adopt(clikart_signbit(x.handle()));
+}
+
+/// x between 0 and 6; NaN stays.
+///
+/// Args:
+///     x: a tensor of floats.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor relu6(const Operand& x) {
+    return Tensor::adopt(clikart_relu6(x.handle()));
+}
+
+/// ``relu6`` written over x: x between 0 and 6; NaN stays.  Returns x.
+inline const Tensor& relu6_(const Tensor& x) {
+    detail::check(clikart_relu6_(x.handle()));
+    return x;
+}
+
+/// x between two numbers; NaN stays.
+///
+/// Args:
+///     x: a tensor of floats.
+///     min_val: the lower one.
+///     max_val: the upper one.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor hardtanh(const Operand& x, double min_val = -1.0, double max_val = 1.0) {
+    return Tensor::adopt(clikart_hardtanh(x.handle(), min_val, max_val));
+}
+
+/// ``hardtanh`` written over x: x between two numbers; NaN stays.  Returns x.
+inline const Tensor& hardtanh_(const Tensor& x, double min_val = -1.0, double max_val = 1.0) {
+    detail::check(clikart_hardtanh_(x.handle(), min_val, max_val));
+    return x;
+}
+
+/// (x + 3) / 6, between 0 and 1.
+///
+/// Args:
+///     x: a tensor of floats.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor hardsigmoid(const Operand& x) {
+    return Tensor::adopt(clikart_hardsigmoid(x.handle()));
+}
+
+/// ``hardsigmoid`` written over x: (x + 3) / 6, between 0 and 1.  Returns x.
+inline const Tensor& hardsigmoid_(const Tensor& x) {
+    detail::check(clikart_hardsigmoid_(x.handle()));
+    return x;
+}
+
+/// x times its hardsigmoid.
+///
+/// Args:
+///     x: a tensor of floats.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor hardswish(const Operand& x) {
+    return Tensor::adopt(clikart_hardswish(x.handle()));
+}
+
+/// ``hardswish`` written over x: x times its hardsigmoid.  Returns x.
+inline const Tensor& hardswish_(const Tensor& x) {
+    detail::check(clikart_hardswish_(x.handle()));
+    return x;
+}
+
+/// x where it is positive, else x times a slope.
+///
+/// Args:
+///     x: a tensor of floats.
+///     negative_slope: the slope.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor leaky_relu(const Operand& x, double negative_slope = 0.01) {
+    return Tensor::adopt(clikart_leaky_relu(x.handle(), negative_slope));
+}
+
+/// ``leaky_relu`` written over x: x where it is positive, else x times a slope.  Returns x.
+inline const Tensor& leaky_relu_(const Tensor& x, double negative_slope = 0.01) {
+    detail::check(clikart_leaky_relu_(x.handle(), negative_slope));
+    return x;
+}
+
+/// x where it is positive, else alpha (e^x - 1).
+///
+/// Args:
+///     x: a tensor of floats.
+///     alpha: where it saturates, below zero.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor elu(const Operand& x, double alpha = 1.0) {
+    return Tensor::adopt(clikart_elu(x.handle(), alpha));
+}
+
+/// ``elu`` written over x: x where it is positive, else alpha (e^x - 1).  Returns x.
+inline const Tensor& elu_(const Tensor& x, double alpha = 1.0) {
+    detail::check(clikart_elu_(x.handle(), alpha));
+    return x;
+}
+
+/// x where it is positive, else alpha (e^(x / alpha) - 1).
+///
+/// Args:
+///     x: a tensor of floats.
+///     alpha: where it saturates, below zero; not zero.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor celu(const Operand& x, double alpha = 1.0) {
+    return Tensor::adopt(clikart_celu(x.handle(), alpha));
+}
+
+/// ``celu`` written over x: x where it is positive, else alpha (e^(x / alpha) - 1).  Returns x.
+inline const Tensor& celu_(const Tensor& x, double alpha = 1.0) {
+    detail::check(clikart_celu_(x.handle(), alpha));
+    return x;
+}
+
+/// The scaled exponential unit of Klambauer et al.: x where it is positive, else 1.6733 (e^x - 1), times 1.0507.
+///
+/// Args:
+///     x: a tensor of floats.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor selu(const Operand& x) {
+    return Tensor::adopt(clikart_selu(x.handle()));
+}
+
+/// ``selu`` written over x: the scaled exponential unit of Klambauer et al.: x where it is positive, else 1.6733 (e^x - 1), times 1.0507.  Returns x.
+inline const Tensor& selu_(const Tensor& x) {
+    detail::check(clikart_selu_(x.handle()));
+    return x;
+}
+
+/// x times the probability that a standard normal number is below x.
+///
+/// Args:
+///     x: a tensor of floats.
+///     approximate: "none" for the error function, "tanh" for the approximation by a hyperbolic tangent.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor gelu(const Operand& x, GeluForm approximate = GeluForm::None) {
+    return Tensor::adopt(clikart_gelu(x.handle(), static_cast<std::int32_t>(approximate)));
+}
+
+/// ``gelu`` written over x: x times the probability that a standard normal number is below x.  Returns x.
+inline const Tensor& gelu_(const Tensor& x, GeluForm approximate = GeluForm::None) {
+    detail::check(clikart_gelu_(x.handle(), static_cast<std::int32_t>(approximate)));
+    return x;
+}
+
+/// x times its sigmoid.
+///
+/// Args:
+///     x: a tensor of floats.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor silu(const Operand& x) {
+    return Tensor::adopt(clikart_silu(x.handle()));
+}
+
+/// ``silu`` written over x: x times its sigmoid.  Returns x.
+inline const Tensor& silu_(const Tensor& x) {
+    detail::check(clikart_silu_(x.handle()));
+    return x;
+}
+
+/// log(1 + e^(beta x)) / beta, a smooth relu.
+///
+/// Args:
+///     x: a tensor of floats.
+///     beta: how sharp.
+///     threshold: above this beta x the result is x.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor softplus(const Operand& x, double beta = 1.0, double threshold = 20.0) {
+    return Tensor::adopt(clikart_softplus(x.handle(), beta, threshold));
+}
+
+/// ``softplus`` written over x: log(1 + e^(beta x)) / beta, a smooth relu.  Returns x.
+inline const Tensor& softplus_(const Tensor& x, double beta = 1.0, double threshold = 20.0) {
+    detail::check(clikart_softplus_(x.handle(), beta, threshold));
+    return x;
+}
+
+/// The logarithm of the sigmoid, which does not underflow.
+///
+/// Args:
+///     x: a tensor of floats.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor logsigmoid(const Operand& x) {
+    return Tensor::adopt(clikart_logsigmoid(x.handle()));
+}
+
+/// ``logsigmoid`` written over x: the logarithm of the sigmoid, which does not underflow.  Returns x.
+inline const Tensor& logsigmoid_(const Tensor& x) {
+    detail::check(clikart_logsigmoid_(x.handle()));
+    return x;
+}
+
+/// x tanh(softplus(x)).
+///
+/// Args:
+///     x: a tensor of floats.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor mish(const Operand& x) {
+    return Tensor::adopt(clikart_mish(x.handle()));
+}
+
+/// ``mish`` written over x: x tanh(softplus(x)).  Returns x.
+inline const Tensor& mish_(const Tensor& x) {
+    detail::check(clikart_mish_(x.handle()));
+    return x;
+}
+
+/// x / (1 + |x|).
+///
+/// Args:
+///     x: a tensor of floats.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor softsign(const Operand& x) {
+    return Tensor::adopt(clikart_softsign(x.handle()));
+}
+
+/// ``softsign`` written over x: x / (1 + |x|).  Returns x.
+inline const Tensor& softsign_(const Tensor& x) {
+    detail::check(clikart_softsign_(x.handle()));
+    return x;
+}
+
+/// x - tanh(x).
+///
+/// Args:
+///     x: a tensor of floats.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor tanhshrink(const Operand& x) {
+    return Tensor::adopt(clikart_tanhshrink(x.handle()));
+}
+
+/// ``tanhshrink`` written over x: x - tanh(x).  Returns x.
+inline const Tensor& tanhshrink_(const Tensor& x) {
+    detail::check(clikart_tanhshrink_(x.handle()));
+    return x;
+}
+
+/// x, but 0 from -lambd to lambd.
+///
+/// Args:
+///     x: a tensor of floats.
+///     lambd: the border.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor hardshrink(const Operand& x, double lambd = 0.5) {
+    return Tensor::adopt(clikart_hardshrink(x.handle(), lambd));
+}
+
+/// ``hardshrink`` written over x: x, but 0 from -lambd to lambd.  Returns x.
+inline const Tensor& hardshrink_(const Tensor& x, double lambd = 0.5) {
+    detail::check(clikart_hardshrink_(x.handle(), lambd));
+    return x;
+}
+
+/// x moved by lambd towards 0, and 0 from -lambd to lambd.
+///
+/// Args:
+///     x: a tensor of floats.
+///     lambd: the distance; not negative.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor softshrink(const Operand& x, double lambd = 0.5) {
+    return Tensor::adopt(clikart_softshrink(x.handle(), lambd));
+}
+
+/// ``softshrink`` written over x: x moved by lambd towards 0, and 0 from -lambd to lambd.  Returns x.
+inline const Tensor& softshrink_(const Tensor& x, double lambd = 0.5) {
+    detail::check(clikart_softshrink_(x.handle(), lambd));
+    return x;
+}
+
+/// x where it is above the threshold, else a value; NaN stays.
+///
+/// Args:
+///     x: a tensor of floats.
+///     threshold: the border.
+///     value: what is put in place of x.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+inline Tensor threshold(const Operand& x, double threshold, double value) {
+    return Tensor::adopt(clikart_threshold(x.handle(), threshold, value));
+}
+
+/// ``threshold`` written over x: x where it is above the threshold, else a value; NaN stays.  Returns x.
+inline const Tensor& threshold_(const Tensor& x, double threshold, double value) {
+    detail::check(clikart_threshold_(x.handle(), threshold, value));
+    return x;
+}
+
+/// The smaller of a and b, element by element; NaN where either is NaN.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor minimum(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_minimum(a.handle(), b.handle()));
+}
+
+/// ``minimum`` written over a: the smaller of a and b, element by element; NaN where either is NaN.  Returns a.
+inline const Tensor& minimum_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_minimum_(a.handle(), b.handle()));
+    return a;
+}
+
+/// The larger of a and b; the other one where one is NaN.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor fmax(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_fmax(a.handle(), b.handle()));
+}
+
+/// ``fmax`` written over a: the larger of a and b; the other one where one is NaN.  Returns a.
+inline const Tensor& fmax_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_fmax_(a.handle(), b.handle()));
+    return a;
+}
+
+/// The smaller of a and b; the other one where one is NaN.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor fmin(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_fmin(a.handle(), b.handle()));
+}
+
+/// ``fmin`` written over a: the smaller of a and b; the other one where one is NaN.  Returns a.
+inline const Tensor& fmin_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_fmin_(a.handle(), b.handle()));
+    return a;
+}
+
+/// a / b rounded towards minus infinity, in the operands' dtype; of floats as Python divides them.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+///     TypeError: two bools.
+///     RuntimeError: an integer divided by zero (when the value is there).
+inline Tensor floor_divide(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_floor_divide(a.handle(), b.handle()));
+}
+
+/// ``floor_divide`` written over a: a / b rounded towards minus infinity, in the operands' dtype; of floats as Python divides them.  Returns a.
+inline const Tensor& floor_divide_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_floor_divide_(a.handle(), b.handle()));
+    return a;
+}
+
+/// a / b rounded towards zero, in the operands' dtype.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+///     TypeError: two bools.
+///     RuntimeError: an integer divided by zero (when the value is there).
+inline Tensor trunc_divide(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_trunc_divide(a.handle(), b.handle()));
+}
+
+/// ``trunc_divide`` written over a: a / b rounded towards zero, in the operands' dtype.  Returns a.
+inline const Tensor& trunc_divide_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_trunc_divide_(a.handle(), b.handle()));
+    return a;
+}
+
+/// What a floor division leaves: it has b's sign, as in Python.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+///     TypeError: two bools.
+///     RuntimeError: an integer divided by zero (when the value is there).
+inline Tensor remainder(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_remainder(a.handle(), b.handle()));
+}
+
+/// ``remainder`` written over a: what a floor division leaves: it has b's sign, as in Python.  Returns a.
+inline const Tensor& remainder_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_remainder_(a.handle(), b.handle()));
+    return a;
+}
+
+/// What a truncating division leaves: it has a's sign, as in C.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+///     TypeError: two bools.
+///     RuntimeError: an integer divided by zero (when the value is there).
+inline Tensor fmod(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_fmod(a.handle(), b.handle()));
+}
+
+/// ``fmod`` written over a: what a truncating division leaves: it has a's sign, as in C.  Returns a.
+inline const Tensor& fmod_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_fmod_(a.handle(), b.handle()));
+    return a;
+}
+
+/// a to the power of b.  Integers stay integers, and wrap; to a negative power they give 0, except for 1 and -1.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+///     TypeError: two bools.
+inline Tensor pow(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_pow(a.handle(), b.handle()));
+}
+
+/// ``pow`` written over a: a to the power of b.  Integers stay integers, and wrap; to a negative power they give 0, except for 1 and -1.  Returns a.
+inline const Tensor& pow_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_pow_(a.handle(), b.handle()));
+    return a;
+}
+
+/// The angle of the point (b, a), in radians: the arc tangent of a / b with the right quadrant.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor atan2(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_atan2(a.handle(), b.handle()));
+}
+
+/// ``atan2`` written over a: the angle of the point (b, a), in radians: the arc tangent of a / b with the right quadrant.  Returns a.
+inline const Tensor& atan2_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_atan2_(a.handle(), b.handle()));
+    return a;
+}
+
+/// sqrt(a^2 + b^2), without overflow on the way.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor hypot(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_hypot(a.handle(), b.handle()));
+}
+
+/// ``hypot`` written over a: sqrt(a^2 + b^2), without overflow on the way.  Returns a.
+inline const Tensor& hypot_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_hypot_(a.handle(), b.handle()));
+    return a;
+}
+
+/// The size of a with the sign of b.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor copysign(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_copysign(a.handle(), b.handle()));
+}
+
+/// ``copysign`` written over a: the size of a with the sign of b.  Returns a.
+inline const Tensor& copysign_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_copysign_(a.handle(), b.handle()));
+    return a;
+}
+
+/// log(e^a + e^b), without overflow on the way.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor logaddexp(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_logaddexp(a.handle(), b.handle()));
+}
+
+/// ``logaddexp`` written over a: log(e^a + e^b), without overflow on the way.  Returns a.
+inline const Tensor& logaddexp_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_logaddexp_(a.handle(), b.handle()));
+    return a;
+}
+
+/// The bits that both have; the logical "and" for bools.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+///     TypeError: a floating-point operand.
+inline Tensor bitwise_and(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_bitwise_and(a.handle(), b.handle()));
+}
+
+/// ``bitwise_and`` written over a: the bits that both have; the logical "and" for bools.  Returns a.
+inline const Tensor& bitwise_and_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_bitwise_and_(a.handle(), b.handle()));
+    return a;
+}
+
+/// The bits that either has; the logical "or" for bools.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+///     TypeError: a floating-point operand.
+inline Tensor bitwise_or(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_bitwise_or(a.handle(), b.handle()));
+}
+
+/// ``bitwise_or`` written over a: the bits that either has; the logical "or" for bools.  Returns a.
+inline const Tensor& bitwise_or_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_bitwise_or_(a.handle(), b.handle()));
+    return a;
+}
+
+/// The bits that one has; for bools whether they differ.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+///     TypeError: a floating-point operand.
+inline Tensor bitwise_xor(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_bitwise_xor(a.handle(), b.handle()));
+}
+
+/// ``bitwise_xor`` written over a: the bits that one has; for bools whether they differ.  Returns a.
+inline const Tensor& bitwise_xor_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_bitwise_xor_(a.handle(), b.handle()));
+    return a;
+}
+
+/// a times 2^b: its bits moved up, with zeros behind.  By the width or more, or by less than nothing: 0.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+///     TypeError: an operand that is not an integer.
+inline Tensor left_shift(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_left_shift(a.handle(), b.handle()));
+}
+
+/// ``left_shift`` written over a: a times 2^b: its bits moved up, with zeros behind.  By the width or more, or by less than nothing: 0.  Returns a.
+inline const Tensor& left_shift_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_left_shift_(a.handle(), b.handle()));
+    return a;
+}
+
+/// a / 2^b rounded down: its bits moved down, with the sign behind.  By the width or more, or by less than nothing: all sign.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+///     TypeError: an operand that is not an integer.
+inline Tensor right_shift(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_right_shift(a.handle(), b.handle()));
+}
+
+/// ``right_shift`` written over a: a / 2^b rounded down: its bits moved down, with the sign behind.  By the width or more, or by less than nothing: all sign.  Returns a.
+inline const Tensor& right_shift_(const Tensor& a, const Operand& b) {
+    detail::check(clikart_right_shift_(a.handle(), b.handle()));
+    return a;
+}
+
+/// a + weight (b - a): on the way from a to b.
+///
+/// Args:
+///     a: a tensor of floats or a number.
+///     b: a tensor of floats or a number.
+///     weight: how far; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+///     TypeError: operands that are not floating point.
+inline Tensor lerp(const Operand& a, const Operand& b, const Operand& weight) {
+    return Tensor::adopt(clikart_lerp(a.handle(), b.handle(), weight.handle()));
+}
+
+/// ``lerp`` written over a: a + weight (b - a): on the way from a to b.  Returns a.
+inline const Tensor& lerp_(const Tensor& a, const Operand& b, const Operand& weight) {
+    detail::check(clikart_lerp_(a.handle(), b.handle(), weight.handle()));
+    return a;
+}
+
+/// Whether a equals b; NaN equals nothing, as a bool.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor eq(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_eq(a.handle(), b.handle()));
+}
+
+/// Whether a differs from b; NaN differs from all, as a bool.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor ne(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_ne(a.handle(), b.handle()));
+}
+
+/// Whether a is less than b; never where either is NaN, as a bool.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor lt(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_lt(a.handle(), b.handle()));
+}
+
+/// Whether a is not more than b; never where either is NaN, as a bool.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor le(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_le(a.handle(), b.handle()));
+}
+
+/// Whether a is more than b; never where either is NaN, as a bool.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor gt(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_gt(a.handle(), b.handle()));
+}
+
+/// Whether a is not less than b; never where either is NaN, as a bool.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor ge(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_ge(a.handle(), b.handle()));
+}
+
+/// Whether both are not zero (NaN is not), as a bool.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor logical_and(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_logical_and(a.handle(), b.handle()));
+}
+
+/// Whether either is not zero (NaN is not), as a bool.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor logical_or(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_logical_or(a.handle(), b.handle()));
+}
+
+/// Whether one is zero and the other is not, as a bool.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor logical_xor(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_logical_xor(a.handle(), b.handle()));
+}
+
+/// a where the condition holds, else b.
+///
+/// Args:
+///     condition: a tensor of bools.
+///     a: a tensor or a number.
+///     b: a tensor or a number; the three shapes broadcast.
+///
+/// Raises:
+///     TypeError: a condition that is not bool.
+///     ValueError: the shapes do not broadcast.
+inline Tensor where(const Operand& condition, const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_where(condition.handle(), a.handle(), b.handle()));
 }
 
 /// A tensor of ones.

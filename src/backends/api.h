@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -20,8 +21,9 @@ struct View {
 
 /// The non-tensor arguments of an operator call, in the order of its signature.
 struct Attributes {
-    static constexpr int kMaxItems = 8;
-    static constexpr int kMaxValues = 56;
+    static constexpr int kMaxItems = 12;
+    static constexpr int kMaxValues = 64;
+    static constexpr size_t kMaxEntries = 16;  // of a list, unless the operator's row says otherwise: one for each dimension
     struct Item {
         int32_t offset;
         int32_t length;  // -1: absent
@@ -40,14 +42,16 @@ struct Attributes {
 
     bool present(int i) const noexcept { return items[i].length >= 0; }
     int64_t integer(int i) const noexcept { return values[items[i].offset]; }
+    double real(int i) const noexcept { return std::bit_cast<double>(integer(i)); }
     int64_t length(int i) const noexcept { return items[i].length; }
     const int64_t* list(int i) const noexcept { return values + items[i].offset; }
 
-    /// Appends the next argument.  Throws ValueError for a list longer than a tensor has dimensions.
+    /// Appends the next argument.  Throws ValueError for a list of more than `limit` entries.
     void add(int64_t value);
     void add(double value);
     void add_optional(const int64_t* value);
-    void add_list(const char* op, const char* name, const int64_t* values, size_t n);
+    void add_optional(const double* value);
+    void add_list(const char* op, const char* name, const int64_t* values, size_t n, size_t limit = kMaxEntries);
     void add_optional_list(const char* op, const char* name, const int64_t* values, size_t n);
 };
 
@@ -69,6 +73,8 @@ struct KernelCall {
     /// its call and the size it found; then shape and data are set.  Throws when there is no memory.
     void (*find_size)(const KernelCall* call, int64_t size);
     void* host;  // the caller's
+    /// The dtype to compute in.  Inputs that the operator's dtype rule does not have cast come in their own.
+    int32_t compute;
 };
 
 /// Returns 0, or an ErrorKind with a message of at most `size` bytes, zero included.  Never throws.

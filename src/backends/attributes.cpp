@@ -1,5 +1,3 @@
-#include <bit>
-
 #include "backends/api.h"
 #include "base/error.h"
 #include "core/dims.h"
@@ -23,8 +21,18 @@ void Attributes::add_optional(const int64_t* value) {
     }
 }
 
-void Attributes::add_list(const char* op, const char* name, const int64_t* list, size_t n) {
-    if (n > kMaxRank) fail(ErrorKind::Value, "{}: {} has {} entries, at most {} dimensions are possible", op, name, n, kMaxRank);
+void Attributes::add_optional(const double* value) {
+    if (value) {
+        add(*value);
+    } else {
+        items[count++] = {used, -1};
+    }
+}
+
+static_assert(Attributes::kMaxEntries == kMaxRank);
+
+void Attributes::add_list(const char* op, const char* name, const int64_t* list, size_t n, size_t limit) {
+    if (n > limit) fail(ErrorKind::Value, "{}: {} has {} entries, at most {} dimensions are possible", op, name, n, kMaxRank);
     if (n > 0 && !list) fail(ErrorKind::Value, "{}: {} is NULL", op, name);
     items[count++] = {used, static_cast<int32_t>(n)};
     for (size_t i = 0; i < n; ++i) values[used++] = list[i];

@@ -9,7 +9,7 @@
 
 namespace clikart {
 
-enum class ObjectKind : uint32_t { Tensor = 1, Storage, Timeline, Error, Graph, Node, Archive, Origin, History, Deferred };
+enum class ObjectKind : uint32_t { Tensor = 1, Storage, Timeline, Error, Graph, Node, Archive, Origin, History, Deferred, Generator };
 
 class Object {
 public:

@@ -15,6 +15,9 @@ DType promote(DType a, DType b) {
     if (a == b) return a;
     const DTypeCategory ca = category_of(a), cb = category_of(b);
     if (ca != cb) return ca < cb ? b : a;
+    if (ca == DTypeCategory::Float && (size_of(a) == 1 || size_of(b) == 1)) {
+        fail(ErrorKind::Type, "no common dtype for {} and {}; cast one of them", name_of(a), name_of(b));
+    }
     if (ca == DTypeCategory::Float) {
         if (size_of(a) == size_of(b)) return DType::Float32;  // float16 with bfloat16
         return size_of(a) < size_of(b) ? b : a;

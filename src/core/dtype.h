@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/dtype_enum.h"
+#include "core/narrow_float.h"
 
 namespace clikart {
 
@@ -36,17 +37,45 @@ inline DTypeCategory category_of(DType dtype) {
 /// torch's promotion of two dtypes of equal standing.  Throws TypeError where torch has none (uint16..uint64 with others).
 DType promote(DType a, DType b);
 
-/// Calls f.operator()<T>() with the C++ type of `dtype` and returns true; false when kernels have no such type.
+/// Calls f.operator()<T>() with the C++ type of `dtype` and returns true; false where C++ has none to compute with: for floats
+/// narrower than float.
 template <class F>
 bool with_type(DType dtype, F&& f) {
     switch (dtype) {
         case DType::Bool: f.template operator()<bool>(); return true;
+        case DType::UInt8: f.template operator()<uint8_t>(); return true;
+        case DType::UInt16: f.template operator()<uint16_t>(); return true;
+        case DType::UInt32: f.template operator()<uint32_t>(); return true;
+        case DType::UInt64: f.template operator()<uint64_t>(); return true;
+        case DType::Int8: f.template operator()<int8_t>(); return true;
+        case DType::Int16: f.template operator()<int16_t>(); return true;
         case DType::Int32: f.template operator()<int32_t>(); return true;
         case DType::Int64: f.template operator()<int64_t>(); return true;
         case DType::Float32: f.template operator()<float>(); return true;
         case DType::Float64: f.template operator()<double>(); return true;
         default: return false;
     }
+}
+
+/// The same for every dtype, with the type that holds an element.
+template <class F>
+void with_stored_type(DType dtype, F&& f) {
+    if (with_type(dtype, f)) return;
+    switch (dtype) {
+        case DType::Float16: return f.template operator()<Half>();
+        case DType::BFloat16: return f.template operator()<BFloat16>();
+        case DType::Float8E4M3: return f.template operator()<Float8E4M3>();
+        case DType::Float8E5M2: return f.template operator()<Float8E5M2>();
+        default: return;
+    }
+}
+
+/// float16, bfloat16, float32 or float64: what operators compute with, float16 and bfloat16 as float32.
+inline bool computes(DType dtype) {
+    return category_of(dtype) == DTypeCategory::Float && dtype_info(dtype).bits >= 16;
+}
+inline bool is_integer(DType dtype) {
+    return category_of(dtype) == DTypeCategory::Int;
 }
 
 }  // namespace clikart

@@ -11,13 +11,21 @@ namespace {
 
 class GraphRecorder final : public Recorder {
 public:
-    Ref<Tensor> record(const OpCall& call, DType dtype, const OutputSpec& spec) override {
+    Results record(const OpCall& call, const DTypes& dtypes, const OutputSpec& spec) override {
         auto node = make_ref<Node>(call.info.code, call.info.kind, id, call.attributes);
         for (Tensor* input : call.inputs) node->inputs.push_back(Ref<Tensor>::share(input));
-        Ref<Tensor> result = call.info.kind == NodeKind::View ? make_ref<Tensor>(dtype, spec.shape, spec.strides, spec.offset, call.inputs[0]->storage_ref())
-                                                              : make_tensor(dtype, spec.shape, Device{});
-        result->node = std::move(node);
-        return result;
+        if (call.generator) node->generator = Ref<Generator>::share(call.generator);
+        Results results;
+        results[0] = call.info.kind == NodeKind::View ? make_ref<Tensor>(dtypes.result, spec.shape, spec.strides, spec.offset, call.inputs[0]->storage_ref())
+                                                      : make_tensor(dtypes.result, spec.shape, Device{});
+        results[0]->node = std::move(node);
+        if (call.info.n_outputs > 1) {  // a node of its own, that refers to the first
+            auto second = make_ref<Node>(OpCode::Result, call.info.kind, id);
+            second->inputs.push_back(results[0]);
+            results[1] = make_tensor(dtypes.second, spec.shape, Device{});
+            results[1]->node = std::move(second);
+        }
+        return results;
     }
 
     static inline std::atomic<uint64_t> next_id{1};

@@ -38,7 +38,7 @@ ModelGraph::ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::str
         return number;
     };
     for (const Ref<Tensor>& input : inputs) {
-        input_steps_.push_back(add(input->node.get(), {OpCode::Input, NodeKind::Input, {}, {}, input->dtype(), input->shape(), nullptr, {}}));
+        input_steps_.push_back(add(input->node.get(), {OpCode::Input, NodeKind::Input, {}, {}, input->dtype(), input->shape(), nullptr, nullptr, {}}));
     }
     const auto key_of = [](const Tensor& t) -> const Object* { return t.node ? t.node.get() : static_cast<const Object*>(&t); };
 
@@ -61,6 +61,7 @@ ModelGraph::ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::str
                         t->dtype(),
                         t->shape(),
                         Ref<Tensor>::share(t),
+                        nullptr,
                         {}});
                 stack.pop_back();
                 continue;
@@ -74,7 +75,7 @@ ModelGraph::ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::str
                 ready = false;
             }
             if (!ready) continue;
-            Step step{node.op, node.kind, node.attributes, {}, t->dtype(), t->shape(), nullptr, {}};
+            Step step{node.op, node.kind, node.attributes, {}, t->dtype(), t->shape(), nullptr, node.generator, {}};
             for (const Ref<Tensor>& input : node.inputs) step.inputs.push_back(numbers.at(key_of(*input)));
             add(&node, std::move(step));
             stack.pop_back();
@@ -107,6 +108,7 @@ std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const 
              name_of(expected.dtype), to_string(expected.shape));
     }
     std::vector<Ref<Tensor>> values(steps_.size());
+    std::unordered_map<int32_t, Ref<Tensor>> second;  // results, by the step that made both
     for (size_t i = 0; i < inputs.size(); ++i) values[static_cast<size_t>(input_steps_[i])] = Ref<Tensor>::share(inputs[i]);
     SmallVector<Tensor*, 4> arguments;
     for (size_t i = 0; i < steps_.size(); ++i) {
@@ -116,9 +118,15 @@ std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const 
             values[i] = step.value;
             continue;
         }
-        arguments.clear();
-        for (const int32_t value : step.inputs) arguments.push_back(values[static_cast<size_t>(value)].get());
-        values[i] = call(step.op, {arguments.data(), arguments.size()}, step.attributes);
+        if (step.op == OpCode::Result) {
+            values[i] = second.at(step.inputs[0]);
+        } else {
+            arguments.clear();
+            for (const int32_t value : step.inputs) arguments.push_back(values[static_cast<size_t>(value)].get());
+            Results results = call_many(step.op, {arguments.data(), arguments.size()}, step.attributes, {}, step.generator.get());
+            values[i] = std::move(results[0]);
+            if (results[1]) second.emplace(static_cast<int32_t>(i), std::move(results[1]));
+        }
         for (const int32_t value : step.ends) values[static_cast<size_t>(value)] = nullptr;
     }
     std::vector<Ref<Tensor>> outputs;

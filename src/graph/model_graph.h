@@ -12,7 +12,8 @@ namespace clikart {
 
 class ModelGraph final : public Object {
 public:
-    /// One step; its result is the value with the step's own number.
+    /// One step; its result is the value with the step's own number.  The second result of an operator is a step of its
+    /// own, with OpCode::Result, whose input is the first.
     struct Step {
         OpCode op;
         NodeKind kind;
@@ -21,6 +22,7 @@ public:
         DType dtype;
         Dims shape;
         Ref<Tensor> value;          // of an External or Constant
+        Ref<Generator> generator;   // of a random operator that was given one
         std::vector<int32_t> ends;  // values nobody needs after this step
     };
 

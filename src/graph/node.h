@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/generator.h"
 #include "ops/op_info.h"
 
 namespace clikart {
@@ -18,6 +19,7 @@ public:
     const uint64_t capture;  // which capture recorded it
     const Attributes attributes;
     std::vector<Ref<Tensor>> inputs;
+    Ref<Generator> generator;  // of a random operator that was given one
 
 private:
     ~Node() override = default;

@@ -5,6 +5,7 @@
 #include "backends/api.h"
 #include "ops/call_site.h"
 #include "ops/deferred.h"
+#include "ops/generator.h"
 #include "ops/recorder.h"
 #include "ops/rules.h"
 #include "ops/settings.h"
@@ -32,8 +33,9 @@ bool fails_on_purpose(OpCode op) noexcept {
 /// A kernel with its operands.
 class KernelWork final : public Work {
 public:
-    KernelWork(const OpInfo& info, KernelFn kernel, const Attributes& attributes) : info_(info), kernel_(kernel), attributes_(attributes) {}
-    KernelWork(KernelWork&& other) : info_(other.info_), kernel_(other.kernel_), attributes_(other.attributes_) {
+    KernelWork(const OpInfo& info, KernelFn kernel, DType compute, const Attributes& attributes)
+        : info_(info), kernel_(kernel), compute_(compute), attributes_(attributes) {}
+    KernelWork(KernelWork&& other) : info_(other.info_), kernel_(other.kernel_), compute_(other.compute_), attributes_(other.attributes_) {
         for (auto& input : other.inputs) inputs.push_back(std::move(input));
         for (auto& output : other.outputs) outputs.push_back(std::move(output));
         cost = other.cost;
@@ -51,7 +53,7 @@ public:
         for (const auto& t : inputs) in.push_back(view_of(*t));
         for (const auto& t : outputs) out.push_back(view_of(*t));
         const KernelCall call{in.data(), static_cast<int32_t>(in.size()), static_cast<int32_t>(out.size()), out.data(), &attributes_, &run_pieces, &find_size,
-                              this};
+                              this,      static_cast<int32_t>(compute_)};
         char message[512];
         if (const int32_t kind = kernel_(&call, message, sizeof message)) fail(static_cast<ErrorKind>(kind), "{}", message);
     }
@@ -67,6 +69,7 @@ private:
 
     const OpInfo& info_;
     const KernelFn kernel_;
+    const DType compute_;
     const Attributes attributes_;
 };
 
@@ -96,7 +99,7 @@ Ref<Tensor> cast_to(Tensor& input, DType dtype) {
     return call(OpCode::Cast, inputs, attributes);
 }
 
-/// A call whose operands were checked and converted: what is left is to run it.
+/// A call whose operands were checked, and converted where its kernel wants that: what is left is to run it.
 struct Checked {
     explicit Checked(const OpInfo& info) noexcept : info(info) {}  // nothing else is cleared: this is in every call
 
@@ -107,7 +110,7 @@ struct Checked {
     SmallVector<Tensor*, 4> inputs;
     SmallVector<Ref<Tensor>, 2> owned;  // keeps the converted inputs alive
 
-    OpCall call(const Attributes& attributes) const { return {info, {inputs.data(), inputs.size()}, attributes}; }
+    OpCall call(const Attributes& attributes, Generator* generator = nullptr) const { return {info, {inputs.data(), inputs.size()}, attributes, generator}; }
 };
 
 /// The device of the inputs, which is that of the result.  Numbers are everywhere.
@@ -134,45 +137,60 @@ void check(Checked& checked, std::span<Tensor* const> given, const Attributes& a
     }
     checked.dtypes = info.dtype(OpCall{info, given, attributes});
     checked.inputs.reserve(given.size());
-    for (Tensor* input : given) {
-        if (checked.dtypes.compute != DType::Unspecified && input->dtype() != checked.dtypes.compute) {
-            input = checked.owned.emplace_back(cast_to(*input, checked.dtypes.compute)).get();
-        }
+    const DType compute = checked.dtypes.compute;
+    const uint32_t cast = info.kind == NodeKind::Elementwise ? 0 : checked.dtypes.cast;
+    for (size_t i = 0; i < given.size(); ++i) {
+        Tensor* input = given[i];
+        if (input->dtype() != compute && (i >= 32 || cast >> i & 1)) input = checked.owned.emplace_back(cast_to(*input, compute)).get();
         checked.inputs.push_back(input);
     }
     info.shape(checked.call(attributes), checked.spec);
     checked_numel(checked.spec.shape, info.name);  // whatever the rule came to
-    if (!info.has_kernel) return;
-    const DType compute = checked.dtypes.compute != DType::Unspecified ? checked.dtypes.compute : checked.dtypes.result;
-    checked.kernel = find_kernel(info, compute);
-    if (checked.dtypes.compute == DType::Unspecified) {
-        for (const Tensor* input : checked.inputs) find_kernel(info, input->dtype());
-    }
+    if (info.has_kernel) checked.kernel = find_kernel(info, compute);
+}
+
+/// A random operator's attributes, and where it draws from: enough blocks for one for each element that goes in or comes out.
+Attributes with_numbers(const Attributes& attributes, const Checked& checked, Generator* generator) {
+    int64_t blocks = numel(checked.spec.shape);
+    for (const Tensor* input : checked.inputs) blocks = std::max(blocks, input->numel());
+    const Generator::State state = (generator ? *generator : Generator::of_process()).reserve(static_cast<uint64_t>(blocks));
+    Attributes all = attributes;
+    all.add(static_cast<int64_t>(state.seed));
+    all.add(static_cast<int64_t>(state.offset));
+    return all;
 }
 
 /// Hands the work to its stream, or keeps it for later.  `self`: see defer().
-void dispatch(KernelWork&& work, const Ref<Stream>& on, const Ref<Tensor>& output, int self, const ThreadSettings& thread) {
+void dispatch(KernelWork&& work, const Ref<Stream>& on, std::span<const Ref<Tensor>> outputs, int self, const ThreadSettings& thread) {
     const Ref<Stream> stream = on;  // what is released here may run user code that changes the settings
 
     // The host would see that a write to its memory did not happen.
-    if (thread.mode == Mode::Tracing && !(work.in_place && output->storage().host_visible())) {
+    if (thread.mode == Mode::Tracing && !(work.in_place && outputs[0]->storage().host_visible())) {
         if (self >= 0) work.inputs[static_cast<size_t>(self)] = nullptr;
         auto deferred = std::make_unique<KernelWork>(std::move(work));
         deferred->origin = current_origin();
-        return defer(std::move(deferred), stream, *output, self);
+        return defer(std::move(deferred), stream, outputs, self);
     }
     for (const auto& input : work.inputs) submit_deferred(input->storage());
-    if (work.in_place) submit_deferred_for_writing(output->storage());
-    work.outputs.push_back(output);
+    if (work.in_place) submit_deferred_for_writing(outputs[0]->storage());
+    for (const auto& output : outputs) work.outputs.push_back(output);
     const bool synchronous = thread_is_synchronous(thread) || stream->is_default();
     stream->submit(std::move(work), synchronous);
-    if (synchronous) throw_failure(*output);
+    if (synchronous) throw_failure(*outputs[0]);
 }
 
 }  // namespace
 
-Ref<Tensor> call(OpCode op, std::span<Tensor* const> given, const Attributes& attributes, const Placement& placement) {
+Ref<Tensor> call(OpCode op, std::span<Tensor* const> given, const Attributes& attributes, const Placement& placement, Generator* generator) {
+    return std::move(call_many(op, given, attributes, placement, generator)[0]);
+}
+
+Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& attributes, const Placement& placement, Generator* generator) {
     const OpInfo& info = op_info(op);
+    if (info.composite) {
+        common_device(info, given);
+        return {info.composite(OpCall{info, given, attributes, generator})};
+    }
     const ThreadSettings& thread = thread_settings;
     const Device of_inputs = common_device(info, given);
     Device device = placement.stream ? placement.stream->device() : placement.device;
@@ -188,14 +206,17 @@ Ref<Tensor> call(OpCode op, std::span<Tensor* const> given, const Attributes& at
     }
     if (thread.mode == Mode::Capture) {
         if (info.data_dependent) fail(ErrorKind::NotImplemented, "{}: results whose size depends on data cannot be recorded into a graph yet", info.name);
-        return thread_recorder()->record(checked.call(attributes), checked.dtypes.result, checked.spec);
+        return thread_recorder()->record(checked.call(attributes, generator), checked.dtypes, checked.spec);
     }
     for (const Tensor* input : checked.inputs) {
         if (input->node) require_value(*input, info.name);
     }
-    if (info.kind == NodeKind::View) return make_view(*checked.inputs[0], checked.spec.shape, checked.spec.strides, checked.spec.offset);
+    if (info.kind == NodeKind::View) return {make_view(*checked.inputs[0], checked.spec.shape, checked.spec.strides, checked.spec.offset)};
 
-    Ref<Tensor> output = make_tensor(checked.dtypes.result, checked.spec.shape, device);
+    Results outputs;
+    Ref<Tensor>& output = outputs[0];
+    output = make_tensor(checked.dtypes.result, checked.spec.shape, device);
+    if (info.n_outputs > 1) outputs[1] = make_tensor(checked.dtypes.second, checked.spec.shape, device);
     if (info.data_dependent) {
         if (device.type == DeviceType::Meta || thread_mode() == Mode::Tracing) {
             fail(ErrorKind::Error, "{}: the size of its result depends on data, which is not there {}", info.name,
@@ -204,15 +225,17 @@ Ref<Tensor> call(OpCode op, std::span<Tensor* const> given, const Attributes& at
         output = make_ref<Tensor>(checked.dtypes.result, checked.spec.shape, contiguous_strides(checked.spec.shape), 0, make_ref<Storage>(-1, device));
         output->leave_size_open();
     }
-    if (device.type == DeviceType::Meta) return output;
+    if (device.type == DeviceType::Meta) return outputs;
     const Ref<Stream>& stream = placement.stream ? placement.stream : resolve(device, thread);
-    output->stream = stream;
+    const std::span<Ref<Tensor>> results(outputs.data(), static_cast<size_t>(info.n_outputs));
+    for (const auto& result : results) result->stream = stream;
 
-    KernelWork work(info, checked.kernel, attributes);
+    const bool random = info.kind == NodeKind::Random;
+    KernelWork work(info, checked.kernel, checked.dtypes.compute, random ? with_numbers(attributes, checked, generator) : attributes);
     for (Tensor* input : checked.inputs) work.inputs.push_back(Ref<Tensor>::share(input));
     work.cost = estimate(info, {checked.inputs.data(), checked.inputs.size()}, checked.spec.shape);
-    dispatch(std::move(work), stream, output, -1, thread);
-    return output;
+    dispatch(std::move(work), stream, results, -1, thread);
+    return outputs;
 }
 
 // ---- in place --------------------------------------------------------------------------------------------------------
@@ -278,14 +301,16 @@ void check_destination(const Tensor& to, const char* who) {
     require_writable(to, who);
 }
 
-void submit_in_place(const Checked& checked, const Attributes& attributes, Tensor& to, int self) {
+void submit_in_place(const Checked& checked, const Attributes& attributes, Tensor& to, int self, Generator* generator = nullptr) {
     const ThreadSettings& thread = thread_settings;
     const Ref<Stream> stream = resolve(to.device(), thread);
-    KernelWork work(checked.info, checked.kernel, attributes);
+    const bool random = checked.info.kind == NodeKind::Random;
+    KernelWork work(checked.info, checked.kernel, checked.dtypes.compute, random ? with_numbers(attributes, checked, generator) : attributes);
     work.in_place = true;
     for (Tensor* input : checked.inputs) work.inputs.push_back(Ref<Tensor>::share(input));
     work.cost = estimate(checked.info, {checked.inputs.data(), checked.inputs.size()}, to.shape());
-    dispatch(std::move(work), stream, Ref<Tensor>::share(&to), self, thread);
+    const Ref<Tensor> output = Ref<Tensor>::share(&to);
+    dispatch(std::move(work), stream, {&output, 1}, self, thread);
 }
 
 }  // namespace
@@ -308,17 +333,14 @@ void copy_into(Tensor& to, Tensor& from) {
     if (overlaps_otherwise(from, to) || must_be_apart(from, to)) source = checked.owned.emplace_back(copy_of(from)).get();
     if (source->weak) source = checked.owned.emplace_back(scalar_as(*source, to.dtype())).get();
     checked.inputs.push_back(source);
-    checked.kernel = find_kernel(info, to.dtype());
-    if (source->dtype() != to.dtype()) {  // converted on the way
-        checked.kernel = find_kernel(op_info(OpCode::Cast), to.dtype());
-        find_kernel(op_info(OpCode::Cast), source->dtype());
-    }
+    checked.dtypes = {to.dtype(), to.dtype()};
+    checked.kernel = find_kernel(source->dtype() == to.dtype() ? info : op_info(OpCode::Cast), to.dtype());  // converted on the way
     Attributes attributes;
     attributes.add(static_cast<int64_t>(to.dtype()));
     submit_in_place(checked, attributes, to, -1);
 }
 
-void call_in_place(OpCode op, std::span<Tensor* const> given, const Attributes& attributes) {
+void call_in_place(OpCode op, std::span<Tensor* const> given, const Attributes& attributes, Generator* generator) {
     const OpInfo& info = op_info(op);
     Tensor& to = *given[0];
     check_destination(to, info.name);
@@ -336,14 +358,14 @@ void call_in_place(OpCode op, std::span<Tensor* const> given, const Attributes& 
     }
     if (device.type == DeviceType::Meta) return;
     if (checked.dtypes.result != to.dtype() || checked.inputs[0] != &to) {  // computed in another dtype
-        const Ref<Tensor> result = call(op, given, attributes);
+        const Ref<Tensor> result = call(op, given, attributes, {}, generator);
         return copy_into(to, *result);
     }
     for (size_t i = 1; i < checked.inputs.size(); ++i) {
         Tensor& input = *checked.inputs[i];
         if (overlaps_otherwise(input, to) || must_be_apart(input, to)) checked.inputs[i] = checked.owned.emplace_back(copy_of(input)).get();
     }
-    submit_in_place(checked, attributes, to, 0);
+    submit_in_place(checked, attributes, to, 0, generator);
 }
 
 void fail_kernel(OpCode op, int64_t after) {

@@ -1,6 +1,8 @@
 // One operator call: check, convert, then submit it to a stream, defer it or record it.
 #pragma once
 
+#include <array>
+
 #include "exec/stream.h"
 #include "ops/op_info.h"
 
@@ -16,12 +18,18 @@ struct Placement {
 /// Checks the call on the calling thread, then does with it what the thread's mode says; returns the result, which may
 /// not be computed yet.  Throws Failure for wrong shapes, dtypes and arguments; under a synchronous setting and on a
 /// default stream also for what went wrong in the work itself.
-Ref<Tensor> call(OpCode op, std::span<Tensor* const> inputs, const Attributes& attributes, const Placement& placement = {});
+/// `generator` is what a random operator draws from; null: the process's own.
+Ref<Tensor> call(OpCode op, std::span<Tensor* const> inputs, const Attributes& attributes, const Placement& placement = {}, Generator* generator = nullptr);
+
+/// The results of one call; those past the last are null.
+using Results = std::array<Ref<Tensor>, 2>;
+/// The same for operators with several.
+Results call_many(OpCode op, std::span<Tensor* const> inputs, const Attributes& attributes, const Placement& placement = {}, Generator* generator = nullptr);
 
 /// The same, written over the first input, whose shape and dtype the result must have or be converted to.  Throws
 /// ValueError for a shape that does not fit and for memory that cannot be written, TypeError where the dtype would lose
 /// its kind (a float result into integers).
-void call_in_place(OpCode op, std::span<Tensor* const> inputs, const Attributes& attributes);
+void call_in_place(OpCode op, std::span<Tensor* const> inputs, const Attributes& attributes, Generator* generator = nullptr);
 
 /// Copies `from`, broadcast and converted, over `to`.  Throws as call_in_place.
 void copy_into(Tensor& to, Tensor& from);

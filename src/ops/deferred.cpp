@@ -8,33 +8,46 @@ namespace {
 /// Guarded by the submission lock, once it is linked.
 class Deferred final : public Chained {
 public:
-    Deferred(std::unique_ptr<Work> work, const Ref<Stream>& stream, const Tensor& output, int self)
-        : Chained(ObjectKind::Deferred),
-          work(std::move(work)),
-          stream(stream),
-          dtype(output.dtype()),
-          shape(output.shape()),
-          strides(output.strides()),
-          offset(output.offset()),
-          self(self),
-          written{&output.storage()} {}
+    Deferred(std::unique_ptr<Work> work, const Ref<Stream>& stream, std::span<const Ref<Tensor>> outputs, int self)
+        : Chained(ObjectKind::Deferred), work(std::move(work)), stream(stream), self(self), n_written(outputs.size()), written(new Written[outputs.size()]) {
+        for (size_t i = 0; i < n_written; ++i) {
+            const Tensor& output = *outputs[i];
+            written[i] = {{&output.storage()}, output.dtype(), output.shape(), output.strides(), output.offset()};
+        }
+    }
+
+    /// One tensor that is written.
+    struct Written : DeferredWrite {
+        DType dtype;
+        Dims shape, strides;
+        int64_t offset;
+    };
 
     bool submitted() const noexcept { return !work; }
-    /// The tensor that is written; null when its storage ends at this moment.
-    Ref<Tensor> output() {
-        if (!written.storage || !written.storage->retain_if_alive()) return nullptr;
-        auto tensor = make_ref<Tensor>(dtype, shape, strides, offset, Ref<Storage>::adopt(written.storage));
-        tensor->stream = stream;
-        return tensor;
+    /// The tensors that are written; none when their storages are gone or end at this moment.  Where one of several is gone,
+    /// another takes its place.
+    std::vector<Ref<Tensor>> outputs() {
+        std::vector<Ref<Tensor>> tensors;
+        bool any = false;
+        for (size_t i = 0; i < n_written; ++i) {
+            const Written& w = written[i];
+            if (w.storage && w.storage->retain_if_alive()) {
+                tensors.push_back(make_ref<Tensor>(w.dtype, w.shape, w.strides, w.offset, Ref<Storage>::adopt(w.storage)));
+                any = true;
+            } else {
+                tensors.push_back(make_tensor(w.dtype, w.shape, stream->device()));
+            }
+            tensors.back()->stream = stream;
+        }
+        if (!any) tensors.clear();
+        return tensors;
     }
 
     std::unique_ptr<Work> work;  // null once it was submitted
     const Ref<Stream> stream;
-    const DType dtype;
-    const Dims shape, strides;
-    const int64_t offset;
     const int self;
-    DeferredWrite written;  // whose storage owns this, unless a later call does
+    const size_t n_written;
+    const std::unique_ptr<Written[]> written;  // whose storages own this, unless a later call does
     std::vector<Ref<Deferred>> before;
     bool linked = false;
     static constexpr size_t kNowhere = SIZE_MAX;
@@ -42,11 +55,13 @@ public:
 
     /// Takes this off the list of what it writes.
     void unlink_written() noexcept {
-        if (!written.storage) return;
-        auto& writers = written.storage->deferred_writers;
-        writers.back()->position = written.position;
-        writers[written.position] = writers.back();
-        writers.pop_back();
+        for (size_t i = 0; i < n_written; ++i) {
+            if (!written[i].storage) continue;
+            auto& writers = written[i].storage->deferred_writers;
+            writers.back()->position = written[i].position;
+            writers[written[i].position] = writers.back();
+            writers.pop_back();
+        }
     }
     /// Takes this off the lists of what its work reads.
     void unlink_reads(const Work& its) noexcept {
@@ -82,13 +97,13 @@ void need(std::vector<Ref<Deferred>>& before, Object* object) {
 }
 
 /// Puts the call on its stream.
-void hand_over(Deferred& deferred, const Ref<Tensor>& output) {
+void hand_over(Deferred& deferred, const std::vector<Ref<Tensor>>& outputs) {
     Work& work = *deferred.work;  // stays valid until the lock is given up
     const auto set_self = [&](Ref<Tensor> tensor) {
         if (deferred.self >= 0) work.inputs[static_cast<size_t>(deferred.self)] = std::move(tensor);
     };
-    set_self(output);
-    work.outputs.push_back(output);
+    set_self(outputs[0]);
+    for (const auto& output : outputs) work.outputs.push_back(output);
     try {
         deferred.stream->enqueue_locked(deferred.work);
     } catch (...) {
@@ -140,13 +155,15 @@ void submit(std::vector<Ref<Deferred>> wanted) {
                     ready = false;
                 }
                 if (!ready) continue;
-                garbage.reserve(garbage.size() + next->before.size() + 4);
+                const std::vector<Ref<Tensor>> outputs = next->outputs();
+                garbage.reserve(garbage.size() + next->before.size() + 2 * outputs.size() + 4);
                 dropped.reserve(dropped.size() + 1);
-                const Ref<Tensor> output = next->output();
-                if (output) {
-                    garbage.push_back(output);
-                    hand_over(*next, output);
-                    take(output->storage().history().deferred->writes, next.get(), garbage);
+                for (const auto& output : outputs) garbage.push_back(output);
+                if (!outputs.empty()) {
+                    hand_over(*next, outputs);
+                    for (const auto& output : outputs) {
+                        if (const auto& use = output->storage().history().deferred) take(use->writes, next.get(), garbage);
+                    }
                 } else {
                     next->unlink_reads(*next->work);
                     next->unlink_written();
@@ -165,18 +182,23 @@ void submit(std::vector<Ref<Deferred>> wanted) {
 
 }  // namespace
 
-void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output, int self) {
+void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, std::span<const Ref<Tensor>> outputs, int self) {
     for (auto& input : work->inputs) {
         if (input) input = make_view(*input, input->shape(), input->strides(), input->offset());  // see Storage
     }
-    auto deferred = make_ref<Deferred>(std::move(work), stream, output, self);
+    auto deferred = make_ref<Deferred>(std::move(work), stream, outputs, self);
     const auto& inputs = deferred->work->inputs;
-    Storage& written = output.storage();
     std::vector<Ref<Object>> garbage;  // released after the lock
     std::lock_guard lock(submission());
     // First all that may throw ...
-    DeferredUse& use = written.history().deferred_use();
-    size_t before = use.writes.size() + use.reads.size();
+    size_t before = 0, forgotten = 0;
+    for (const auto& output : outputs) {
+        DeferredUse& use = output->storage().history().deferred_use();
+        before += use.writes.size() + use.reads.size();
+        forgotten += use.writes.size();
+        auto& writers = output->storage().deferred_writers;
+        writers.reserve(2 * (writers.size() + 1));
+    }
     for (const auto& input : inputs) {
         if (!input) continue;
         DeferredUse& read = input->storage().history().deferred_use();
@@ -185,19 +207,21 @@ void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output
     }
     deferred->before.reserve(before);
     deferred->positions.resize(inputs.size());
-    garbage.reserve(use.writes.size());
-    written.deferred_writers.reserve(2 * (written.deferred_writers.size() + 1));
+    garbage.reserve(forgotten);
     // ... then what must not stop half-way.
     for (const auto& input : inputs) {
         if (!input) continue;
         for (const auto& write : input->storage().history().deferred->writes) need(deferred->before, write.get());
     }
-    for (const auto& write : use.writes) need(deferred->before, write.get());
-    for (const auto& read : use.reads) {
-        need(deferred->before, read.call);
-        static_cast<Deferred*>(read.call)->positions[read.operand] = Deferred::kNowhere;
+    for (const auto& output : outputs) {
+        DeferredUse& use = *output->storage().history().deferred;
+        for (const auto& write : use.writes) need(deferred->before, write.get());
+        for (const auto& read : use.reads) {
+            need(deferred->before, read.call);
+            static_cast<Deferred*>(read.call)->positions[read.operand] = Deferred::kNowhere;
+        }
+        use.reads.clear();
     }
-    use.reads.clear();
     for (size_t i = 0; i < inputs.size(); ++i) {
         if (!inputs[i]) continue;
         Storage& storage = inputs[i]->storage();
@@ -207,12 +231,16 @@ void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output
         storage.note_deferred();
         ++storage.deferred_references;
     }
-    for (auto& write : use.writes) garbage.push_back(std::move(write));
-    use.writes.clear();
-    use.writes.push_back(deferred);  // there is always room for one
-    written.note_deferred();
-    deferred->written.position = written.deferred_writers.size();
-    written.deferred_writers.push_back(&deferred->written);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        Storage& written = outputs[i]->storage();
+        DeferredUse& use = *written.history().deferred;
+        for (auto& write : use.writes) garbage.push_back(std::move(write));
+        use.writes.clear();
+        use.writes.push_back(deferred);  // there is always room for one
+        written.note_deferred();
+        deferred->written[i].position = written.deferred_writers.size();
+        written.deferred_writers.push_back(&deferred->written[i]);
+    }
     deferred->linked = true;
 }
 

@@ -11,8 +11,8 @@
 namespace clikart {
 
 /// Records work for later.  Its outputs, and what it writes in place, must not be among its inputs: `self` says at which
-/// position of the inputs the output is to be put when it is submitted (-1: it is none).
-void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, Tensor& output, int self);
+/// position of the inputs the first output is to be put when it is submitted (-1: it is none).
+void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, std::span<const Ref<Tensor>> outputs, int self);
 
 /// Submits the deferred calls that the value of a storage waits for, in an order that keeps what the program said; and,
 /// before something else writes it, those that read it.

@@ -8,10 +8,10 @@ int standing(const Tensor& t) noexcept {
     return t.weak ? 0 : t.rank() == 0 ? 1 : 2;
 }
 
-/// torch's result_type of all inputs.
-DType result_type(const OpCall& call) {
+/// torch's result_type of some tensors.
+DType result_type(std::span<Tensor* const> inputs) {
     DType best[3] = {DType::Unspecified, DType::Unspecified, DType::Unspecified};
-    for (const Tensor* t : call.inputs) {
+    for (const Tensor* t : inputs) {
         DType& slot = best[standing(*t)];
         // A Python float is a float32 as long as nothing of higher standing says otherwise.
         const DType own = t->weak && t->dtype() == DType::Float64 ? DType::Float32 : t->dtype();
@@ -25,6 +25,9 @@ DType result_type(const OpCall& call) {
         }
     }
     return result;
+}
+DType result_type(const OpCall& call) {
+    return result_type(call.inputs);
 }
 
 [[noreturn]] void refuse(const OpCall& call, const char* need, DType got) {
@@ -51,18 +54,20 @@ DTypes dtype_given(const OpCall& call) {
     const auto t = static_cast<DType>(call.attributes.integer(call.attributes.count - 1));
     if (t == DType::Unspecified) fail(ErrorKind::Type, "{}: a dtype is needed", call.info.name);
     name_of(t);  // throws for a code outside the table
-    return {DType::Unspecified, t};
+    return {t, t, DType::Unspecified, 0};
 }
 
 DTypes dtype_given_or_value(const OpCall& call) {
     if (call.attributes.integer(call.attributes.count - 1) != 0) return dtype_given(call);
-    return {DType::Unspecified, result_type(call)};
+    const DType t = result_type(call);
+    return {t, t, DType::Unspecified, 0};
 }
 
 DTypes dtype_given_or_number(const OpCall& call) {
     const DTypes types = dtype_given_or_value(call);
     const bool given = call.attributes.integer(call.attributes.count - 1) != 0;
-    return {types.compute, types.result == DType::Bool && !given ? DType::Int64 : types.result};
+    if (types.result == DType::Bool && !given) return {DType::Int64, DType::Int64, DType::Unspecified, 0};
+    return types;
 }
 
 DTypes dtype_promote(const OpCall& call) {
@@ -108,6 +113,36 @@ DTypes dtype_sum(const OpCall& call) {
 
 DTypes dtype_index(const OpCall& call) {
     return {result_type(call), DType::Int64};
+}
+
+DTypes dtype_integer(const OpCall& call) {
+    const DType t = result_type(call);
+    if (!is_integer(t)) refuse(call, "integers", t);
+    return {t, t};
+}
+
+DTypes dtype_bitwise(const OpCall& call) {
+    const DType t = result_type(call);
+    if (category_of(t) == DTypeCategory::Float) refuse(call, "integers or bools", t);
+    return {t, t};
+}
+
+DTypes dtype_compare(const OpCall& call) {
+    return {result_type(call), DType::Bool};
+}
+
+DTypes dtype_logical(const OpCall&) {
+    return {DType::Bool, DType::Bool};
+}
+
+DTypes dtype_predicate(const OpCall& call) {
+    return {call.inputs[0]->dtype(), DType::Bool};
+}
+
+DTypes dtype_where(const OpCall& call) {
+    if (call.inputs[0]->dtype() != DType::Bool) refuse(call, "a bool condition", call.inputs[0]->dtype());
+    const DType t = result_type(call.inputs.subspan(1));
+    return {t, t};
 }
 
 }  // namespace clikart

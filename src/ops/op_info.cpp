@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "ops/op_calls.h"
 #include "ops/rules.h"
 
 namespace clikart {

@@ -1,6 +1,7 @@
 // The operator table, as the generator wrote it from src/ops/table/*.toml.
 #pragma once
 
+#include <bit>
 #include <span>
 
 #include "backends/api.h"
@@ -10,18 +11,30 @@
 namespace clikart {
 
 struct OpInfo;
+class Generator;
 
 /// The call that a rule looks at.  `inputs` are as the caller gave them, in shape rules cast to the computing dtype.
 struct OpCall {
     const OpInfo& info;
     std::span<Tensor* const> inputs;
     const Attributes& attributes;
+    Generator* generator = nullptr;  // of random operators
+
+    /// The tensor of parameter `i` of an operator with optional ones, whose attribute `given` is at `position`; or null.
+    Tensor* optional(int i, int position) const noexcept {
+        const auto given = static_cast<uint64_t>(attributes.integer(position));
+        return given >> i & 1 ? inputs[static_cast<size_t>(std::popcount(given & ((uint64_t{1} << i) - 1)))] : nullptr;
+    }
 };
 
-/// What a dtype rule answers: the dtype that inputs are cast to (Unspecified: left as they are) and the result's.
+/// What a dtype rule answers.
 struct DTypes {
-    DType compute;
+    DType compute;  // what the kernel computes in
     DType result;
+    DType second = DType::Unspecified;  // of another result
+    /// Bit by bit the inputs that are cast to `compute` before the kernel sees them; those of elementwise operators never are:
+    /// their kernels convert as they go.
+    uint32_t cast = ~uint32_t{0};
 };
 
 /// What a shape rule answers; that the size can be addressed is checked after it.  Views also fill in strides and offset.
@@ -36,9 +49,12 @@ struct OpInfo {
     const char* name;
     NodeKind kind;
     DTypes (*dtype)(const OpCall&);
-    void (*shape)(const OpCall&, OutputSpec&);
+    void (*shape)(const OpCall&, OutputSpec&);  // of all results
+    /// Made of other operators by this, which checks what it is given; null for all others.
+    Ref<Tensor> (*composite)(const OpCall&);
     /// Nanoseconds of one core per result element (per input element for reductions), roughly.
     float cost;
+    int32_t n_outputs;
     bool has_kernel;
     bool data_dependent;  // the first size of the result is found by the kernel
 };

@@ -1,7 +1,7 @@
 // How dispatch hands a call to whoever records graphs, without knowing who that is.
 #pragma once
 
-#include "ops/op_info.h"
+#include "ops/call.h"
 
 namespace clikart {
 
@@ -9,8 +9,8 @@ namespace clikart {
 class Recorder {
 public:
     virtual ~Recorder() = default;
-    /// Notes the call and returns the stand-in for its result.  Inputs may be stand-ins or tensors with values.
-    virtual Ref<Tensor> record(const OpCall& call, DType dtype, const OutputSpec& spec) = 0;
+    /// Notes the call and returns the stand-ins for its results.  Inputs may be stand-ins or tensors with values.
+    virtual Results record(const OpCall& call, const DTypes& dtypes, const OutputSpec& spec) = 0;
 };
 
 /// The calling thread's recorder, or null.

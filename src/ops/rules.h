@@ -19,9 +19,15 @@ DTypes dtype_promote_product(const OpCall&);  // equal dtypes, numbers
 DTypes dtype_float(const OpCall&);            // as the input, which is floating point
 DTypes dtype_sum(const OpCall&);              // as the input, integers and bools become int64
 DTypes dtype_index(const OpCall&);            // int64, computed from the input's dtype
+DTypes dtype_integer(const OpCall&);          // the promotion of integers
+DTypes dtype_bitwise(const OpCall&);          // the promotion of integers or bools
+DTypes dtype_compare(const OpCall&);          // bool, computed in the promotion of both inputs
+DTypes dtype_logical(const OpCall&);          // bool, computed from bools
+DTypes dtype_predicate(const OpCall&);        // bool, computed from the input's dtype
+DTypes dtype_where(const OpCall&);            // the promotion of all but the first input, which is bool
 
 void shape_same(const OpCall&, OutputSpec&);
-void shape_broadcast(const OpCall&, OutputSpec&);
+void shape_broadcast(const OpCall&, OutputSpec&);  // of all inputs
 void shape_given(const OpCall&, OutputSpec&);
 void shape_arange(const OpCall&, OutputSpec&);
 void shape_reduce(const OpCall&, OutputSpec&);

@@ -38,11 +38,17 @@ void shape_same(const OpCall& call, OutputSpec& out) {
 }
 
 void shape_broadcast(const OpCall& call, OutputSpec& out) {
-    const Dims &a = call.inputs[0]->shape(), &b = call.inputs[1]->shape();
-    if (a == b) {
-        out.shape = a;
-    } else if (!broadcast_shapes(a, b, out.shape)) {
-        fail(ErrorKind::Value, "{}: shapes {} and {} do not broadcast", call.info.name, to_string(a), to_string(b));
+    out.shape = call.inputs[0]->shape();
+    for (size_t i = 1; i < call.inputs.size(); ++i) {
+        const Dims &a = out.shape, &b = call.inputs[i]->shape();
+        Dims both;
+        if (a == b) continue;
+        if (!broadcast_shapes(a, b, both)) {
+            std::string shapes = to_string(call.inputs[0]->shape());
+            for (size_t k = 1; k < call.inputs.size(); ++k) shapes += (k + 1 < call.inputs.size() ? ", " : " and ") + to_string(call.inputs[k]->shape());
+            fail(ErrorKind::Value, "{}: shapes {} do not broadcast", call.info.name, shapes);
+        }
+        out.shape = both;
     }
 }
 

@@ -124,7 +124,9 @@ static void wrong_shapes_and_dtypes(void) {
     REFUSED(clikart_full(huge, 3, one, CLIKART_FLOAT32, NULL), CLIKART_ERROR_VALUE, "more elements than can be addressed");
     REFUSED(clikart_full(many, 17, one, CLIKART_FLOAT32, NULL), CLIKART_ERROR_VALUE, "full: shape has 17 entries");
     REFUSED(clikart_full(many, 1, one, (clikart_dtype)99, NULL), CLIKART_ERROR_TYPE, "99");
-    REFUSED(clikart_full(many, 1, one, CLIKART_FLOAT16, NULL), CLIKART_ERROR_NOT_IMPLEMENTED, "op 'full' has no float16 kernel on cpu");
+    clikart_tensor* stored = clikart_full(many, 1, one, CLIKART_FLOAT8_E4M3FN, NULL);
+    REFUSED(clikart_exp(stored), CLIKART_ERROR_NOT_IMPLEMENTED, "op 'exp' has no float8_e4m3fn kernel on cpu");
+    clikart_tensor_release(stored);
     REFUSED(clikart_cast(x, CLIKART_UNSPECIFIED), CLIKART_ERROR_TYPE, "cast: a dtype is needed");
     REFUSED(clikart_concat((const clikart_tensor* const*)&x, 0, 0), CLIKART_ERROR_VALUE, "concat: needs at least one tensor");
     REFUSED(clikart_arange(x, one, one, CLIKART_UNSPECIFIED, NULL), CLIKART_ERROR_TYPE, "arange");

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .python import HINTS
+from .python import hint
 from .tables import Op, Param
 
 
@@ -18,7 +18,9 @@ def operators_md(ops: list[Op]) -> str:
     for op in ops:
         also = f" and in place: `{op.name}_`" if op.in_place else ""
         text += f"\n## {op.name}\n\n`{op.name}({', '.join(_shown(p) for p in op.params)})`{also}\n\n```text\n{op.doc}\n```\n\n"
-        text += "| parameter | type |\n|---|---|\n" + "".join(f"| `{p.name}` | `{HINTS[p.type].replace('|', chr(92) + '|')}` |\n" for p in op.params)
+        text += "| parameter | type |\n|---|---|\n" + "".join(f"| `{p.name}` | `{hint(p).replace('|', chr(92) + '|')}` |\n" for p in op.params)
+        if len(op.outputs) > 1:
+            text += f"\nReturns {', '.join(f'`{name}`' for name in op.outputs)}.\n"
         tolerance = op.row["tolerance"]
         text += f"\nTolerance float32 {tolerance['float32']:g}, float64 {tolerance['float64']:g}: {op.row['why']}.\n"
     return text

@@ -34,6 +34,7 @@ typedef struct clikart_tensor clikart_tensor;
 typedef struct clikart_stream clikart_stream;
 typedef struct clikart_graph clikart_graph;
 typedef struct clikart_archive clikart_archive;
+typedef struct clikart_generator clikart_generator;
 typedef struct clikart_error clikart_error;
 
 /* ---- version ---------------------------------------------------------------------------------------------------- */
@@ -328,6 +329,18 @@ CLIKART_API int64_t clikart_memory_cached(void);
 CLIKART_API int64_t clikart_memory_set_limit(int64_t bytes);
 /* Returns cached memory to the system. */
 CLIKART_API void clikart_memory_trim(void);
+
+/* ---- random numbers -------------------------------------------------------------------------------------------- */
+
+/* Where random operators draw from: Philox 4x32-10 with a seed, and an offset in blocks of four 32-bit numbers.  A call
+ * reserves what it draws when it is made, so the numbers do not depend on threads or on when it runs.  Any thread may use
+ * one.  NULL stands for the process's own, which the operating system seeds until clikart_generator_set_state(NULL, ...). */
+CLIKART_API clikart_generator* clikart_generator_create(uint64_t seed);
+CLIKART_API void clikart_generator_retain(const clikart_generator* generator);
+CLIKART_API void clikart_generator_release(clikart_generator* generator);
+/* 0, or -1 with the error set. */
+CLIKART_API int clikart_generator_state(const clikart_generator* generator, uint64_t* seed, uint64_t* offset);
+CLIKART_API int clikart_generator_set_state(clikart_generator* generator, uint64_t seed, uint64_t offset);
 
 #ifdef __cplusplus
 }

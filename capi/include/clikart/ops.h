@@ -10,7 +10,8 @@ extern "C" {
 
 /* Operators.  Each checks shapes and dtypes at once and returns a new handle, which the caller releases, or NULL with the
  * thread's error set; the work itself happens behind the call.  Numbers go in as tensors from clikart_scalar_*.
- * An optional list or number is absent when its pointer is NULL, an optional dtype when it is CLIKART_UNSPECIFIED.
+ * An optional tensor, list or number is absent when its pointer is NULL, an optional dtype when it is CLIKART_UNSPECIFIED;
+ * of generators NULL is the process's own.  Several results go to `outputs`, which has room for them, with 0 or -1 returned.
  * Any thread may call them; the arguments are not consumed.
  * A name with an underscore at its end writes the result over the first operand, which must have its shape and a dtype of
  * its kind, and returns 0, or -1 with the error set; what was called before still sees the old values. */
@@ -284,6 +285,831 @@ CLIKART_API clikart_tensor* clikart_matmul(const clikart_tensor* a, const clikar
  *     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
  *     NotImplementedError: while a graph is recorded. */
 CLIKART_API clikart_tensor* clikart_nonzero(const clikart_tensor* x);
+
+/* 2 to the power of x; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_exp2(const clikart_tensor* x);
+CLIKART_API int clikart_exp2_(clikart_tensor* x);
+
+/* e^x - 1, without cancellation near zero; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_expm1(const clikart_tensor* x);
+CLIKART_API int clikart_expm1_(clikart_tensor* x);
+
+/* The natural logarithm; NaN below zero, minus infinity at it; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_ln(const clikart_tensor* x);
+CLIKART_API int clikart_ln_(clikart_tensor* x);
+
+/* The logarithm to base 2; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_log2(const clikart_tensor* x);
+CLIKART_API int clikart_log2_(clikart_tensor* x);
+
+/* The logarithm to base 10; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_log10(const clikart_tensor* x);
+CLIKART_API int clikart_log10_(clikart_tensor* x);
+
+/* log(1 + x), without cancellation near zero; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_log1p(const clikart_tensor* x);
+CLIKART_API int clikart_log1p_(clikart_tensor* x);
+
+/* The sine of x radians; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_sin(const clikart_tensor* x);
+CLIKART_API int clikart_sin_(clikart_tensor* x);
+
+/* The cosine of x radians; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_cos(const clikart_tensor* x);
+CLIKART_API int clikart_cos_(clikart_tensor* x);
+
+/* The tangent of x radians; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_tan(const clikart_tensor* x);
+CLIKART_API int clikart_tan_(clikart_tensor* x);
+
+/* The arc sine; NaN outside of [-1, 1]; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_asin(const clikart_tensor* x);
+CLIKART_API int clikart_asin_(clikart_tensor* x);
+
+/* The arc cosine; NaN outside of [-1, 1]; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_acos(const clikart_tensor* x);
+CLIKART_API int clikart_acos_(clikart_tensor* x);
+
+/* The arc tangent; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_atan(const clikart_tensor* x);
+CLIKART_API int clikart_atan_(clikart_tensor* x);
+
+/* The hyperbolic sine; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_sinh(const clikart_tensor* x);
+CLIKART_API int clikart_sinh_(clikart_tensor* x);
+
+/* The hyperbolic cosine; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_cosh(const clikart_tensor* x);
+CLIKART_API int clikart_cosh_(clikart_tensor* x);
+
+/* The inverse hyperbolic sine; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_asinh(const clikart_tensor* x);
+CLIKART_API int clikart_asinh_(clikart_tensor* x);
+
+/* The inverse hyperbolic cosine; NaN below 1; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_acosh(const clikart_tensor* x);
+CLIKART_API int clikart_acosh_(clikart_tensor* x);
+
+/* The inverse hyperbolic tangent; NaN outside of [-1, 1]; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_atanh(const clikart_tensor* x);
+CLIKART_API int clikart_atanh_(clikart_tensor* x);
+
+/* The error function; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_erf(const clikart_tensor* x);
+CLIKART_API int clikart_erf_(clikart_tensor* x);
+
+/* 1 - erf(x), without cancellation where x is large; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_erfc(const clikart_tensor* x);
+CLIKART_API int clikart_erfc_(clikart_tensor* x);
+
+/* The inverse of the error function; infinite at -1 and 1, NaN outside; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_erfinv(const clikart_tensor* x);
+CLIKART_API int clikart_erfinv_(clikart_tensor* x);
+
+/* The logarithm of the absolute value of the gamma function; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_lgamma(const clikart_tensor* x);
+CLIKART_API int clikart_lgamma_(clikart_tensor* x);
+
+/* The square root; NaN below zero; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_sqrt(const clikart_tensor* x);
+CLIKART_API int clikart_sqrt_(clikart_tensor* x);
+
+/* 1 / sqrt(x); integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_rsqrt(const clikart_tensor* x);
+CLIKART_API int clikart_rsqrt_(clikart_tensor* x);
+
+/* 1 / x; integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_reciprocal(const clikart_tensor* x);
+CLIKART_API int clikart_reciprocal_(clikart_tensor* x);
+
+/* 1 / (1 + e^-x); integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_sigmoid(const clikart_tensor* x);
+CLIKART_API int clikart_sigmoid_(clikart_tensor* x);
+
+/* -x.
+ *
+ * Args:
+ *     x: the tensor.
+ *
+ * Raises:
+ *     TypeError: a bool tensor. */
+CLIKART_API clikart_tensor* clikart_neg(const clikart_tensor* x);
+CLIKART_API int clikart_neg_(clikart_tensor* x);
+
+/* -1, 0 or 1 as x is below, at or above zero; NaN stays, and 0 comes of -0.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_sign(const clikart_tensor* x);
+CLIKART_API int clikart_sign_(clikart_tensor* x);
+
+/* x * x.
+ *
+ * Args:
+ *     x: the tensor.
+ *
+ * Raises:
+ *     TypeError: a bool tensor. */
+CLIKART_API clikart_tensor* clikart_square(const clikart_tensor* x);
+CLIKART_API int clikart_square_(clikart_tensor* x);
+
+/* The largest integer not above x; integers stay.
+ *
+ * Args:
+ *     x: the tensor.
+ *
+ * Raises:
+ *     TypeError: a bool tensor. */
+CLIKART_API clikart_tensor* clikart_floor(const clikart_tensor* x);
+CLIKART_API int clikart_floor_(clikart_tensor* x);
+
+/* The smallest integer not below x; integers stay.
+ *
+ * Args:
+ *     x: the tensor.
+ *
+ * Raises:
+ *     TypeError: a bool tensor. */
+CLIKART_API clikart_tensor* clikart_ceil(const clikart_tensor* x);
+CLIKART_API int clikart_ceil_(clikart_tensor* x);
+
+/* The nearest integer, the even one of two; integers stay.
+ *
+ * Args:
+ *     x: the tensor.
+ *
+ * Raises:
+ *     TypeError: a bool tensor. */
+CLIKART_API clikart_tensor* clikart_round(const clikart_tensor* x);
+CLIKART_API int clikart_round_(clikart_tensor* x);
+
+/* x without its fraction; integers stay.
+ *
+ * Args:
+ *     x: the tensor.
+ *
+ * Raises:
+ *     TypeError: a bool tensor. */
+CLIKART_API clikart_tensor* clikart_trunc(const clikart_tensor* x);
+CLIKART_API int clikart_trunc_(clikart_tensor* x);
+
+/* The fraction of x, with its sign: x - trunc(x).
+ *
+ * Args:
+ *     x: the tensor.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_frac(const clikart_tensor* x);
+CLIKART_API int clikart_frac_(clikart_tensor* x);
+
+/* x with other numbers for what is not finite; integers stay.
+ *
+ * Args:
+ *     x: the tensor.
+ *     nan: for NaN.
+ *     posinf: for infinity; without it the largest number of the dtype.
+ *     neginf: for minus infinity; without it the smallest number of the dtype.
+ *
+ * Raises:
+ *     TypeError: a bool tensor. */
+CLIKART_API clikart_tensor* clikart_nan_to_num(const clikart_tensor* x, double nan, const double* posinf, const double* neginf);
+CLIKART_API int clikart_nan_to_num_(clikart_tensor* x, double nan, const double* posinf, const double* neginf);
+
+/* All bits the other way; the logical "not" for bools.
+ *
+ * Args:
+ *     x: the tensor.
+ *
+ * Raises:
+ *     TypeError: a floating-point tensor. */
+CLIKART_API clikart_tensor* clikart_bitwise_not(const clikart_tensor* x);
+CLIKART_API int clikart_bitwise_not_(clikart_tensor* x);
+
+/* Whether x is zero (NaN is not), as a bool.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_logical_not(const clikart_tensor* x);
+
+/* Whether x is NaN, as a bool.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_isnan(const clikart_tensor* x);
+
+/* Whether x is infinite, as a bool.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_isinf(const clikart_tensor* x);
+
+/* Whether x is neither infinite nor NaN, as a bool.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_isfinite(const clikart_tensor* x);
+
+/* Whether x is infinity, as a bool.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_isposinf(const clikart_tensor* x);
+
+/* Whether x is minus infinity, as a bool.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_isneginf(const clikart_tensor* x);
+
+/* Whether the sign of x is minus, that of -0 and NaN included, as a bool.
+ *
+ * Args:
+ *     x: the tensor. */
+CLIKART_API clikart_tensor* clikart_signbit(const clikart_tensor* x);
+
+/* x between 0 and 6; NaN stays.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_relu6(const clikart_tensor* x);
+CLIKART_API int clikart_relu6_(clikart_tensor* x);
+
+/* x between two numbers; NaN stays.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     min_val: the lower one.
+ *     max_val: the upper one.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_hardtanh(const clikart_tensor* x, double min_val, double max_val);
+CLIKART_API int clikart_hardtanh_(clikart_tensor* x, double min_val, double max_val);
+
+/* (x + 3) / 6, between 0 and 1.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_hardsigmoid(const clikart_tensor* x);
+CLIKART_API int clikart_hardsigmoid_(clikart_tensor* x);
+
+/* x times its hardsigmoid.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_hardswish(const clikart_tensor* x);
+CLIKART_API int clikart_hardswish_(clikart_tensor* x);
+
+/* x where it is positive, else x times a slope.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     negative_slope: the slope.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_leaky_relu(const clikart_tensor* x, double negative_slope);
+CLIKART_API int clikart_leaky_relu_(clikart_tensor* x, double negative_slope);
+
+/* x where it is positive, else alpha (e^x - 1).
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     alpha: where it saturates, below zero.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_elu(const clikart_tensor* x, double alpha);
+CLIKART_API int clikart_elu_(clikart_tensor* x, double alpha);
+
+/* x where it is positive, else alpha (e^(x / alpha) - 1).
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     alpha: where it saturates, below zero; not zero.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_celu(const clikart_tensor* x, double alpha);
+CLIKART_API int clikart_celu_(clikart_tensor* x, double alpha);
+
+/* The scaled exponential unit of Klambauer et al.: x where it is positive, else 1.6733 (e^x - 1), times 1.0507.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_selu(const clikart_tensor* x);
+CLIKART_API int clikart_selu_(clikart_tensor* x);
+
+/* x times the probability that a standard normal number is below x.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     approximate: "none" for the error function, "tanh" for the approximation by a hyperbolic tangent.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_gelu(const clikart_tensor* x, clikart_gelu_form approximate);
+CLIKART_API int clikart_gelu_(clikart_tensor* x, clikart_gelu_form approximate);
+
+/* x times its sigmoid.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_silu(const clikart_tensor* x);
+CLIKART_API int clikart_silu_(clikart_tensor* x);
+
+/* log(1 + e^(beta x)) / beta, a smooth relu.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     beta: how sharp.
+ *     threshold: above this beta x the result is x.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_softplus(const clikart_tensor* x, double beta, double threshold);
+CLIKART_API int clikart_softplus_(clikart_tensor* x, double beta, double threshold);
+
+/* The logarithm of the sigmoid, which does not underflow.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_logsigmoid(const clikart_tensor* x);
+CLIKART_API int clikart_logsigmoid_(clikart_tensor* x);
+
+/* x tanh(softplus(x)).
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_mish(const clikart_tensor* x);
+CLIKART_API int clikart_mish_(clikart_tensor* x);
+
+/* x / (1 + |x|).
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_softsign(const clikart_tensor* x);
+CLIKART_API int clikart_softsign_(clikart_tensor* x);
+
+/* x - tanh(x).
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_tanhshrink(const clikart_tensor* x);
+CLIKART_API int clikart_tanhshrink_(clikart_tensor* x);
+
+/* x, but 0 from -lambd to lambd.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     lambd: the border.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_hardshrink(const clikart_tensor* x, double lambd);
+CLIKART_API int clikart_hardshrink_(clikart_tensor* x, double lambd);
+
+/* x moved by lambd towards 0, and 0 from -lambd to lambd.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     lambd: the distance; not negative.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_softshrink(const clikart_tensor* x, double lambd);
+CLIKART_API int clikart_softshrink_(clikart_tensor* x, double lambd);
+
+/* x where it is above the threshold, else a value; NaN stays.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     threshold: the border.
+ *     value: what is put in place of x.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_threshold(const clikart_tensor* x, double threshold, double value);
+CLIKART_API int clikart_threshold_(clikart_tensor* x, double threshold, double value);
+
+/* The smaller of a and b, element by element; NaN where either is NaN.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_minimum(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_minimum_(clikart_tensor* a, const clikart_tensor* b);
+
+/* The larger of a and b; the other one where one is NaN.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_fmax(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_fmax_(clikart_tensor* a, const clikart_tensor* b);
+
+/* The smaller of a and b; the other one where one is NaN.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_fmin(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_fmin_(clikart_tensor* a, const clikart_tensor* b);
+
+/* a / b rounded towards minus infinity, in the operands' dtype; of floats as Python divides them.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast.
+ *     TypeError: two bools.
+ *     RuntimeError: an integer divided by zero (when the value is there). */
+CLIKART_API clikart_tensor* clikart_floor_divide(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_floor_divide_(clikart_tensor* a, const clikart_tensor* b);
+
+/* a / b rounded towards zero, in the operands' dtype.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast.
+ *     TypeError: two bools.
+ *     RuntimeError: an integer divided by zero (when the value is there). */
+CLIKART_API clikart_tensor* clikart_trunc_divide(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_trunc_divide_(clikart_tensor* a, const clikart_tensor* b);
+
+/* What a floor division leaves: it has b's sign, as in Python.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast.
+ *     TypeError: two bools.
+ *     RuntimeError: an integer divided by zero (when the value is there). */
+CLIKART_API clikart_tensor* clikart_remainder(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_remainder_(clikart_tensor* a, const clikart_tensor* b);
+
+/* What a truncating division leaves: it has a's sign, as in C.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast.
+ *     TypeError: two bools.
+ *     RuntimeError: an integer divided by zero (when the value is there). */
+CLIKART_API clikart_tensor* clikart_fmod(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_fmod_(clikart_tensor* a, const clikart_tensor* b);
+
+/* a to the power of b.  Integers stay integers, and wrap; to a negative power they give 0, except for 1 and -1.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast.
+ *     TypeError: two bools. */
+CLIKART_API clikart_tensor* clikart_pow(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_pow_(clikart_tensor* a, const clikart_tensor* b);
+
+/* The angle of the point (b, a), in radians: the arc tangent of a / b with the right quadrant.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_atan2(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_atan2_(clikart_tensor* a, const clikart_tensor* b);
+
+/* sqrt(a^2 + b^2), without overflow on the way.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_hypot(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_hypot_(clikart_tensor* a, const clikart_tensor* b);
+
+/* The size of a with the sign of b.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_copysign(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_copysign_(clikart_tensor* a, const clikart_tensor* b);
+
+/* log(e^a + e^b), without overflow on the way.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_logaddexp(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_logaddexp_(clikart_tensor* a, const clikart_tensor* b);
+
+/* The bits that both have; the logical "and" for bools.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast.
+ *     TypeError: a floating-point operand. */
+CLIKART_API clikart_tensor* clikart_bitwise_and(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_bitwise_and_(clikart_tensor* a, const clikart_tensor* b);
+
+/* The bits that either has; the logical "or" for bools.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast.
+ *     TypeError: a floating-point operand. */
+CLIKART_API clikart_tensor* clikart_bitwise_or(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_bitwise_or_(clikart_tensor* a, const clikart_tensor* b);
+
+/* The bits that one has; for bools whether they differ.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast.
+ *     TypeError: a floating-point operand. */
+CLIKART_API clikart_tensor* clikart_bitwise_xor(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_bitwise_xor_(clikart_tensor* a, const clikart_tensor* b);
+
+/* a times 2^b: its bits moved up, with zeros behind.  By the width or more, or by less than nothing: 0.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast.
+ *     TypeError: an operand that is not an integer. */
+CLIKART_API clikart_tensor* clikart_left_shift(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_left_shift_(clikart_tensor* a, const clikart_tensor* b);
+
+/* a / 2^b rounded down: its bits moved down, with the sign behind.  By the width or more, or by less than nothing: all sign.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast.
+ *     TypeError: an operand that is not an integer. */
+CLIKART_API clikart_tensor* clikart_right_shift(const clikart_tensor* a, const clikart_tensor* b);
+CLIKART_API int clikart_right_shift_(clikart_tensor* a, const clikart_tensor* b);
+
+/* a + weight (b - a): on the way from a to b.
+ *
+ * Args:
+ *     a: a tensor of floats or a number.
+ *     b: a tensor of floats or a number.
+ *     weight: how far; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast.
+ *     TypeError: operands that are not floating point. */
+CLIKART_API clikart_tensor* clikart_lerp(const clikart_tensor* a, const clikart_tensor* b, const clikart_tensor* weight);
+CLIKART_API int clikart_lerp_(clikart_tensor* a, const clikart_tensor* b, const clikart_tensor* weight);
+
+/* Whether a equals b; NaN equals nothing, as a bool.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_eq(const clikart_tensor* a, const clikart_tensor* b);
+
+/* Whether a differs from b; NaN differs from all, as a bool.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_ne(const clikart_tensor* a, const clikart_tensor* b);
+
+/* Whether a is less than b; never where either is NaN, as a bool.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_lt(const clikart_tensor* a, const clikart_tensor* b);
+
+/* Whether a is not more than b; never where either is NaN, as a bool.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_le(const clikart_tensor* a, const clikart_tensor* b);
+
+/* Whether a is more than b; never where either is NaN, as a bool.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_gt(const clikart_tensor* a, const clikart_tensor* b);
+
+/* Whether a is not less than b; never where either is NaN, as a bool.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_ge(const clikart_tensor* a, const clikart_tensor* b);
+
+/* Whether both are not zero (NaN is not), as a bool.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_logical_and(const clikart_tensor* a, const clikart_tensor* b);
+
+/* Whether either is not zero (NaN is not), as a bool.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_logical_or(const clikart_tensor* a, const clikart_tensor* b);
+
+/* Whether one is zero and the other is not, as a bool.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_logical_xor(const clikart_tensor* a, const clikart_tensor* b);
+
+/* a where the condition holds, else b.
+ *
+ * Args:
+ *     condition: a tensor of bools.
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the three shapes broadcast.
+ *
+ * Raises:
+ *     TypeError: a condition that is not bool.
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_where(const clikart_tensor* condition, const clikart_tensor* a, const clikart_tensor* b);
 
 #ifdef __cplusplus
 }

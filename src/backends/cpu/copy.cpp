@@ -2,6 +2,7 @@
 // Plain loops; the compiler vectorises what is contiguous.
 #include "backends/cpu/copy.h"
 
+#include "backends/cpu/convert.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/loop.h"
 #include "backends/cpu/tile.h"
@@ -14,41 +15,26 @@ void copy(const KernelCall& call) {
     copy_view(call, call.inputs[0], call.outputs[0]);
 }
 
-template <class To, class From>
-void cast_run(const char* in_bytes, int64_t in_stride, char* out_bytes, int64_t out_stride, int64_t n) noexcept {
-    const auto* in = reinterpret_cast<const From*>(in_bytes);
-    auto* out = reinterpret_cast<To*>(out_bytes);
-    if (in_stride == 1 && out_stride == 1) {
-        for (int64_t i = 0; i < n; ++i) out[i] = convert<To>(in[i]);
-    } else {
-        for (int64_t i = 0; i < n; ++i) out[i * out_stride] = convert<To>(in[i * in_stride]);
-    }
-}
-
 void cast(const KernelCall& call) {
     const View &in = call.inputs[0], &out = call.outputs[0];
     if (in.dtype == out.dtype) return copy_view(call, in, out);
     const StridedLoop<2> loop(out, {&in, 1});
-    with_type(dtype_of(in), [&]<class From>() {
-        with_type(dtype_of(out), [&]<class To>() {
-            loop.parallel_runs(
-                call, [so = loop.inner_stride(0), si = loop.inner_stride(1)](char* const* p, int64_t n) { cast_run<To, From>(p[1], si, p[0], so, n); });
-        });
-    });
+    const ConvertFn run = find_convert(dtype_of(in), dtype_of(out));
+    loop.parallel_runs(call, [run, so = loop.inner_stride(0), si = loop.inner_stride(1)](char* const* p, int64_t n) { run(p[1], si, p[0], so, n); });
 }
 
 /// The value of a 0-d operand.
 template <class T>
 T number(const View& view) {
     T value{};
-    with_type(dtype_of(view), [&]<class From>() { value = convert<T>(*static_cast<const From*>(view.data)); });
+    with_stored_type(dtype_of(view), [&]<class From>() { value = convert<T>(*static_cast<const From*>(view.data)); });
     return value;
 }
 
 void arange(const KernelCall& call) {
     const View& out = call.outputs[0];
     const int64_t n = out.shape[0];
-    with_type(dtype_of(out), [&]<class T>() {
+    with_stored_type(dtype_of(out), [&]<class T>() {
         auto* to = static_cast<T*>(out.data);
         // Integers exactly; everything else in double, rounded once.
         if (dtype_of(call.inputs[0]) != DType::Float64 && dtype_of(call.inputs[2]) != DType::Float64) {
@@ -76,10 +62,6 @@ void concat(const KernelCall& call) {
     }
 }
 
-KernelFn if_known(DType t, KernelFn kernel) {
-    return with_type(t, []<class T>() {}) ? kernel : nullptr;
-}
-
 }  // namespace
 
 void copy_view(const KernelCall& call, const View& from, const View& to) {
@@ -100,14 +82,14 @@ void copy_view(const KernelCall& call, const View& from, const View& to) {
 KernelFn kernel_copy(DType) {
     return &kernel<copy>;  // whatever the bytes mean
 }
-KernelFn kernel_cast(DType t) {
-    return if_known(t, &kernel<cast>);
+KernelFn kernel_cast(DType) {
+    return &kernel<cast>;
 }
-KernelFn kernel_full(DType t) {
-    return if_known(t, &kernel<cast>);
-}  // a 0-d value, broadcast
-KernelFn kernel_arange(DType t) {
-    return if_known(t, &kernel<arange>);
+KernelFn kernel_full(DType) {
+    return &kernel<cast>;  // a 0-d value, broadcast
+}
+KernelFn kernel_arange(DType) {
+    return &kernel<arange>;
 }
 KernelFn kernel_concat(DType) {
     return &kernel<concat>;

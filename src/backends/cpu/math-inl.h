@@ -1,4 +1,4 @@
-// exp and tanh on vectors of float and double.
+// exp, tanh and sigmoid on vectors of float and double: the functions that models spend their time in.
 // Included once for each SIMD target (hence no ordinary include guard), inside files that go through foreach_target.
 //
 // exp: x = n ln2 + r with |r| <= ln2/2; the Taylor polynomial of e^r, whose degree is chosen so that what it leaves out
@@ -125,6 +125,14 @@ HWY_INLINE V tanh(D d, V x) {
     const V m = hn::MulAdd(power, p, hn::Sub(power, hn::Set(d, 1)));  // e^(2a) - 1
     const V t = hn::Div(m, hn::Add(m, hn::Set(d, 2)));
     return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySignToAbs(t, x));
+}
+
+/// 1 / (1 + e^-x), computed from e^-|x|, which does not overflow.
+template <class D, class V>
+HWY_INLINE V sigmoid(D d, V x) {
+    const V one = hn::Set(d, 1);
+    const V e = exp(d, hn::Neg(hn::Abs(x)));
+    return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
 }
 
 }  // namespace clikart::cpu::HWY_NAMESPACE

@@ -1,0 +1,100 @@
+// Comparisons, logic and choice.
+#include "backends/cpu/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/compare.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "backends/cpu/elementwise-inl.h"
+#include "backends/cpu/kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace clikart::cpu::HWY_NAMESPACE {
+namespace {
+
+#undef CLIKART_COMPARISON
+#define CLIKART_COMPARISON(Name, expression) \
+    struct Name {                            \
+        template <class T>                   \
+        bool operator()(T a, T b) const {    \
+            return expression;               \
+        }                                    \
+    };
+CLIKART_COMPARISON(EqFn, a == b)
+CLIKART_COMPARISON(NeFn, a != b)
+CLIKART_COMPARISON(LtFn, a < b)
+CLIKART_COMPARISON(LeFn, a <= b)
+CLIKART_COMPARISON(GtFn, a > b)
+CLIKART_COMPARISON(GeFn, a >= b)
+#undef CLIKART_COMPARISON
+
+// Of bools, which what is compared was made.
+struct AndFn {
+    bool operator()(bool a, bool b) const { return a & b; }
+};
+struct OrFn {
+    bool operator()(bool a, bool b) const { return a | b; }
+};
+struct XorFn {
+    bool operator()(bool a, bool b) const { return a ^ b; }
+};
+
+/// By width: what the bits mean is of no concern.
+struct WhereFn {
+    template <class T>
+    T operator()(bool condition, T a, T b) const {
+        return condition ? a : b;
+    }
+};
+template <class T>
+ElementLoop where_of(DType t) {
+    return {&scalar_loop<WhereFn, T, bool, T, T>, {DType::Bool, t, t}, t};
+}
+ElementLoop where_loop(DType t) {
+    switch (size_of(t)) {
+        case 1: return where_of<uint8_t>(t);
+        case 2: return where_of<uint16_t>(t);
+        case 4: return where_of<uint32_t>(t);
+        default: return where_of<uint64_t>(t);
+    }
+}
+
+ElementLoop find_comparison(OpCode op, DType t) {
+    switch (op) {
+        case OpCode::Eq: return predicates<EqFn, 2>(t);
+        case OpCode::Ne: return predicates<NeFn, 2>(t);
+        case OpCode::Lt: return predicates<LtFn, 2>(t);
+        case OpCode::Le: return predicates<LeFn, 2>(t);
+        case OpCode::Gt: return predicates<GtFn, 2>(t);
+        case OpCode::Ge: return predicates<GeFn, 2>(t);
+        case OpCode::LogicalAnd: return predicate_of<AndFn, bool, 2>();
+        case OpCode::LogicalOr: return predicate_of<OrFn, bool, 2>();
+        case OpCode::LogicalXor: return predicate_of<XorFn, bool, 2>();
+        case OpCode::Where: return where_loop(t);
+        default: return {};
+    }
+}
+
+}  // namespace
+}  // namespace clikart::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace clikart::cpu {
+
+HWY_EXPORT(find_comparison);
+CLIKART_ELEMENTWISE_KERNELS(find_comparison)
+CLIKART_ELEMENTWISE(eq, Eq)
+CLIKART_ELEMENTWISE(ne, Ne)
+CLIKART_ELEMENTWISE(lt, Lt)
+CLIKART_ELEMENTWISE(le, Le)
+CLIKART_ELEMENTWISE(gt, Gt)
+CLIKART_ELEMENTWISE(ge, Ge)
+CLIKART_ELEMENTWISE(logical_and, LogicalAnd)
+CLIKART_ELEMENTWISE(logical_or, LogicalOr)
+CLIKART_ELEMENTWISE(logical_xor, LogicalXor)
+CLIKART_ELEMENTWISE(where, Where)
+
+}  // namespace clikart::cpu
+#endif

@@ -1,0 +1,152 @@
+#include "backends/cpu/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/convert.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "backends/cpu/convert.h"
+#include "backends/cpu/tile.h"
+#include "core/convert.h"
+
+#ifndef CLIKART_CPU_CONVERT_ONCE
+#define CLIKART_CPU_CONVERT_ONCE
+namespace clikart::cpu {
+
+/// Contiguous conversions that are worth instructions of their own.
+struct FastConversions {
+    void (*float_to_half)(const float*, uint16_t*, int64_t);
+    void (*half_to_float)(const uint16_t*, float*, int64_t);
+    void (*float_to_bfloat16)(const float*, uint16_t*, int64_t);
+    void (*bfloat16_to_float)(const uint16_t*, float*, int64_t);
+};
+
+}  // namespace clikart::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace clikart::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// bfloat16 is the upper half of a float32, rounded to even; written so that the compiler makes vectors of it.
+inline uint16_t upper_half(float value) noexcept {
+    const auto u = std::bit_cast<uint32_t>(value);
+    const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1)) >> 16, nan = (u >> 31) << 15 | 0x7fc0u;
+    return static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+}
+
+void float_to_bfloat16(const float* from, uint16_t* to, int64_t n) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) to[i] = upper_half(from[i]);
+}
+
+void bfloat16_to_float(const uint16_t* from, float* to, int64_t n) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) to[i] = std::bit_cast<float>(uint32_t{from[i]} << 16);
+}
+
+#if HWY_TARGET != HWY_SCALAR
+constexpr size_t kHalves = 8;  // what one F16C instruction converts
+
+void float_to_half(const float* from, uint16_t* to, int64_t n) {
+    const hn::CappedTag<float, kHalves> d;
+    const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+    auto* out = reinterpret_cast<hwy::float16_t*>(to);
+    int64_t i = 0;
+    for (; i + static_cast<int64_t>(kHalves) <= n; i += kHalves) hn::StoreU(hn::DemoteTo(dh, hn::LoadU(d, from + i)), dh, out + i);
+    for (; i < n; ++i) to[i] = Half(from[i]).bits;
+}
+
+void half_to_float(const uint16_t* from, float* to, int64_t n) {
+    const hn::CappedTag<float, kHalves> d;
+    const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+    const auto* in = reinterpret_cast<const hwy::float16_t*>(from);
+    int64_t i = 0;
+    for (; i + static_cast<int64_t>(kHalves) <= n; i += kHalves) hn::StoreU(hn::PromoteTo(d, hn::LoadU(dh, in + i)), d, to + i);
+    for (; i < n; ++i) to[i] = static_cast<float>(std::bit_cast<Half>(from[i]));
+}
+#else
+void float_to_half(const float* from, uint16_t* to, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) to[i] = Half(from[i]).bits;
+}
+void half_to_float(const uint16_t* from, float* to, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(std::bit_cast<Half>(from[i]));
+}
+#endif
+
+FastConversions find_fast() {
+    return {&float_to_half, &half_to_float, &float_to_bfloat16, &bfloat16_to_float};
+}
+
+}  // namespace
+}  // namespace clikart::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace clikart::cpu {
+namespace {
+
+HWY_EXPORT(find_fast);
+
+template <class From, class To>
+void convert_run(const void* from_bytes, int64_t from_stride, void* to_bytes, int64_t to_stride, int64_t n) {
+    const auto* from = static_cast<const From*>(from_bytes);
+    auto* to = static_cast<To*>(to_bytes);
+    if (from_stride == 1 && to_stride == 1) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; ++i) to[i] = convert<To>(from[i]);
+    } else {
+        for (int64_t i = 0; i < n; ++i) to[i * to_stride] = convert<To>(from[i * from_stride]);
+    }
+}
+
+/// Between float32 and a half-sized float: gathered into contiguous tiles first, so that there is one way to convert.
+template <class From, class To, void (*FastConversions::*Member)(const From*, To*, int64_t)>
+void fast_run(const void* from_bytes, int64_t from_stride, void* to_bytes, int64_t to_stride, int64_t n) {
+    const auto* from = static_cast<const From*>(from_bytes);
+    auto* to = static_cast<To*>(to_bytes);
+    const auto run = HWY_DYNAMIC_DISPATCH(find_fast)().*Member;
+    if (from_stride == 1 && to_stride == 1) return run(from, to, n);
+    alignas(64) From in[kTile];
+    alignas(64) To out[kTile];
+    for (int64_t i = 0; i < n; i += kTile) {
+        const int64_t m = std::min(kTile, n - i);
+        gather(reinterpret_cast<const char*>(from + i * from_stride), from_stride, reinterpret_cast<char*>(in), m, sizeof(From));
+        run(in, out, m);
+        scatter(reinterpret_cast<const char*>(out), reinterpret_cast<char*>(to + i * to_stride), to_stride, m, sizeof(To));
+    }
+}
+
+template <int Bytes>
+void copy_run(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t n) {
+    if (from_stride == 1) return scatter(static_cast<const char*>(from), static_cast<char*>(to), to_stride, n, Bytes);
+    if (to_stride == 1) return gather(static_cast<const char*>(from), from_stride, static_cast<char*>(to), n, Bytes);
+    for (int64_t i = 0; i < n; ++i) {
+        std::memcpy(static_cast<char*>(to) + i * to_stride * Bytes, static_cast<const char*>(from) + i * from_stride * Bytes, Bytes);
+    }
+}
+
+}  // namespace
+
+ConvertFn find_convert(DType from, DType to) {
+    if (from == to) {
+        switch (size_of(from)) {
+            case 1: return &copy_run<1>;
+            case 2: return &copy_run<2>;
+            case 4: return &copy_run<4>;
+            default: return &copy_run<8>;
+        }
+    }
+    if (from == DType::Float32 && to == DType::Float16) return &fast_run<float, uint16_t, &FastConversions::float_to_half>;
+    if (from == DType::Float16 && to == DType::Float32) return &fast_run<uint16_t, float, &FastConversions::half_to_float>;
+    if (from == DType::Float32 && to == DType::BFloat16) return &fast_run<float, uint16_t, &FastConversions::float_to_bfloat16>;
+    if (from == DType::BFloat16 && to == DType::Float32) return &fast_run<uint16_t, float, &FastConversions::bfloat16_to_float>;
+    ConvertFn fn = nullptr;
+    with_stored_type(from, [&]<class From>() { with_stored_type(to, [&]<class To>() { fn = &convert_run<From, To>; }); });
+    return fn;
+}
+
+}  // namespace clikart::cpu
+#endif
