@@ -80,10 +80,8 @@ def _argument(p: Param) -> list[str]:
 
 
 def ops_h(ops: list[Op]) -> str:
-    text = (
-        NOTE
-        + "#include <clikart/ops.h>\n\n#include <optional>\n#include <vector>\n\n#include <ClikaRT/generator.h>\n#include <ClikaRT/stream.h>\n#include <ClikaRT/tensor.h>\n\n"
-    )
+    text = NOTE + "#include <clikart/ops.h>\n\n#include <optional>\n#include <vector>\n\n"
+    text += "#include <ClikaRT/generator.h>\n#include <ClikaRT/stream.h>\n#include <ClikaRT/tensor.h>\n\n"
     text += OPEN + "/// Operators.  Each returns at once; shape and dtype errors throw where the call was made.\nnamespace ops {\n\n"
     for op in ops:
         if len(op.outputs) > 1:

@@ -30,6 +30,7 @@ COLUMNS = {
     "oracle",
     "samples",
     "tolerance",
+    "error",
     "why",
 }
 
