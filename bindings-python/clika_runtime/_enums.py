@@ -206,6 +206,23 @@ class OpCode(enum.Enum):
     LogicalOr = 285
     LogicalXor = 286
     Where = 287
+    Sort = 360
+    Argsort = 361
+    Topk = 362
+    Kthvalue = 363
+    Unique = 364
+    Searchsorted = 365
+    Bincount = 366
+    Gather = 367
+    Scatter = 368
+    Take = 369
+    IndexSelect = 370
+    Index = 371
+    IndexPut = 372
+    MaskedSelect = 373
+    MaskedFill = 374
+    MaskedScatter = 375
+    Embedding = 376
 
 
 class NodeKind(enum.Enum):

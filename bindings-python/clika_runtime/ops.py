@@ -40,6 +40,7 @@ __all__ = [
     "amax",
     "arange",
     "argmax",
+    "argsort",
     "asin",
     "asin_",
     "asinh",
@@ -50,6 +51,7 @@ __all__ = [
     "atan_",
     "atanh",
     "atanh_",
+    "bincount",
     "bitwise_and",
     "bitwise_and_",
     "bitwise_not",
@@ -75,6 +77,7 @@ __all__ = [
     "div_",
     "elu",
     "elu_",
+    "embedding",
     "eq",
     "erf",
     "erf_",
@@ -101,6 +104,7 @@ __all__ = [
     "frac",
     "frac_",
     "full",
+    "gather",
     "ge",
     "gelu",
     "gelu_",
@@ -115,11 +119,16 @@ __all__ = [
     "hardtanh_",
     "hypot",
     "hypot_",
+    "index",
+    "index_put",
+    "index_put_",
+    "index_select",
     "isfinite",
     "isinf",
     "isnan",
     "isneginf",
     "isposinf",
+    "kthvalue",
     "le",
     "leaky_relu",
     "leaky_relu_",
@@ -146,6 +155,10 @@ __all__ = [
     "logsigmoid",
     "logsigmoid_",
     "lt",
+    "masked_fill",
+    "masked_fill_",
+    "masked_scatter",
+    "masked_select",
     "matmul",
     "maximum",
     "maximum_",
@@ -180,6 +193,8 @@ __all__ = [
     "round_",
     "rsqrt",
     "rsqrt_",
+    "scatter",
+    "searchsorted",
     "select",
     "selu",
     "selu_",
@@ -202,6 +217,7 @@ __all__ = [
     "softshrink_",
     "softsign",
     "softsign_",
+    "sort",
     "sqrt",
     "sqrt_",
     "square",
@@ -209,6 +225,7 @@ __all__ = [
     "sub",
     "sub_",
     "sum",
+    "take",
     "tan",
     "tan_",
     "tanh",
@@ -217,10 +234,12 @@ __all__ = [
     "tanhshrink_",
     "threshold",
     "threshold_",
+    "topk",
     "trunc",
     "trunc_",
     "trunc_divide",
     "trunc_divide_",
+    "unique",
     "where",
 ]
 
@@ -338,6 +357,23 @@ _logical_and = lib.clikart_logical_and
 _logical_or = lib.clikart_logical_or
 _logical_xor = lib.clikart_logical_xor
 _where = lib.clikart_where
+_sort = lib.clikart_sort
+_argsort = lib.clikart_argsort
+_topk = lib.clikart_topk
+_kthvalue = lib.clikart_kthvalue
+_unique = lib.clikart_unique
+_searchsorted = lib.clikart_searchsorted
+_bincount = lib.clikart_bincount
+_gather = lib.clikart_gather
+_scatter = lib.clikart_scatter
+_take = lib.clikart_take
+_index_select = lib.clikart_index_select
+_index = lib.clikart_index
+_index_put = lib.clikart_index_put
+_masked_select = lib.clikart_masked_select
+_masked_fill = lib.clikart_masked_fill
+_masked_scatter = lib.clikart_masked_scatter
+_embedding = lib.clikart_embedding
 _add_ = lib.clikart_add_
 _sub_ = lib.clikart_sub_
 _mul_ = lib.clikart_mul_
@@ -418,6 +454,8 @@ _bitwise_xor_ = lib.clikart_bitwise_xor_
 _left_shift_ = lib.clikart_left_shift_
 _right_shift_ = lib.clikart_right_shift_
 _lerp_ = lib.clikart_lerp_
+_index_put_ = lib.clikart_index_put_
+_masked_fill_ = lib.clikart_masked_fill_
 GELUFORM = {"none": 0, "tanh": 1}
 PADMODE = {"constant": 0, "reflect": 1, "replicate": 2, "circular": 3}
 SCATTERREDUCE = {"none": 0, "sum": 1, "prod": 2, "mean": 3, "amax": 4, "amin": 5}
@@ -4409,6 +4447,541 @@ def where(condition: TensorLike, a: TensorLike, b: TensorLike) -> Tensor:
     if scoped:
         apply()
     handle = _where(condition._handle if type(condition) is Tensor else operand(condition), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+class SortResult(NamedTuple):
+    """What :func:`sort` returns."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def sort(x: TensorLike, dim: int = -1, descending: bool = False) -> SortResult:
+    """The elements along dim in order, and where each was, as int64.  Equal elements keep their order in either direction; -0
+    and 0 are equal, and NaN is larger than everything else.
+
+    Args:
+        x: the tensor.
+        dim: the dimension to sort along.
+        descending: the largest first.
+
+    Raises:
+        IndexError: dim out of range.
+
+    Example:
+        >>> y = crt.sort(crt.tensor([2.0, 3.0, 1.0]))
+    """
+    if scoped:
+        apply()
+    outputs = ffi.new("clikart_tensor*[2]")
+    status = _sort(x._handle if type(x) is Tensor else operand(x), as_int(dim), descending, outputs)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return SortResult(wrap(outputs[0]), wrap(outputs[1]))
+
+
+def argsort(x: TensorLike, dim: int = -1, descending: bool = False) -> Tensor:
+    """Where the elements of sort come from: the places along dim in the order of their elements, as int64.  Equal elements keep
+    their order, and NaN is larger than everything else.
+
+    Args:
+        x: the tensor.
+        dim: the dimension to sort along.
+        descending: the largest first.
+
+    Raises:
+        IndexError: dim out of range.
+
+    Example:
+        >>> y = crt.argsort(crt.tensor([2.0, 3.0, 1.0]))
+    """
+    if scoped:
+        apply()
+    handle = _argsort(x._handle if type(x) is Tensor else operand(x), as_int(dim), descending)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+class TopkResult(NamedTuple):
+    """What :func:`topk` returns."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def topk(x: TensorLike, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> TopkResult:
+    """The k largest (or smallest) elements along dim in order, and where each was, as int64.  Of equal elements the first are
+    taken, and NaN is larger than everything else.
+
+    Args:
+        x: the tensor.
+        k: how many elements, from 0 to the size of dim.
+        dim: the dimension to search.
+        largest: the largest elements, or else the smallest.
+        sorted: whether the order matters; without it they may come in any.
+
+    Raises:
+        IndexError: dim out of range.
+        ValueError: k out of range.
+
+    Example:
+        >>> y = crt.topk(crt.tensor([2.0, 3.0, 1.0]), 2)
+    """
+    if scoped:
+        apply()
+    outputs = ffi.new("clikart_tensor*[2]")
+    status = _topk(x._handle if type(x) is Tensor else operand(x), as_int(k), as_int(dim), largest, sorted, outputs)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return TopkResult(wrap(outputs[0]), wrap(outputs[1]))
+
+
+class KthvalueResult(NamedTuple):
+    """What :func:`kthvalue` returns."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def kthvalue(x: TensorLike, k: int, dim: int = -1, keepdim: bool = False) -> KthvalueResult:
+    """The k-th smallest element along dim, counted from 1, and where it was, as int64: what stands at place k - 1 of sort.
+
+    Args:
+        x: the tensor.
+        k: which element, from 1 to the size of dim.
+        dim: the dimension to search.
+        keepdim: keep the dimension with size 1.
+
+    Raises:
+        IndexError: dim out of range.
+        ValueError: k out of range.
+
+    Example:
+        >>> y = crt.kthvalue(crt.tensor([2.0, 3.0, 1.0]), 2)
+    """
+    if scoped:
+        apply()
+    outputs = ffi.new("clikart_tensor*[2]")
+    status = _kthvalue(x._handle if type(x) is Tensor else operand(x), as_int(k), as_int(dim), keepdim, outputs)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return KthvalueResult(wrap(outputs[0]), wrap(outputs[1]))
+
+
+def unique(x: TensorLike) -> Tensor:
+    """The different values of all elements, in ascending order.  NaN differs from everything, itself too, so every one is kept.
+    How many there are depends on the data: asking for the shape waits for the operator.
+
+    Args:
+        x: the tensor.
+
+    Raises:
+        ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+        NotImplementedError: while a graph is recorded.
+
+    Example:
+        >>> y = crt.unique(crt.tensor([2.0, 3.0, 2.0]))
+    """
+    if scoped:
+        apply()
+    handle = _unique(x._handle if type(x) is Tensor else operand(x))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def searchsorted(sorted: TensorLike, values: TensorLike, right: bool = False) -> Tensor:
+    """Where each value would go to keep the last dimension of a sorted tensor in order, as int64: before the elements that equal
+    it, or after them.  NaN is larger than everything else.
+
+    Args:
+        sorted: a tensor whose last dimension ascends; with one dimension it serves all values.
+        values: what to place; else its leading dimensions are those of `sorted`.
+        right: after equal elements, not before.
+
+    Raises:
+        ValueError: leading dimensions that differ.
+
+    Example:
+        >>> y = crt.searchsorted(crt.tensor([1.0, 2.0, 3.0]), crt.tensor([2.5]))
+    """
+    if scoped:
+        apply()
+    handle = _searchsorted(sorted._handle if type(sorted) is Tensor else operand(sorted), values._handle if type(values) is Tensor else operand(values), right)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def bincount(x: TensorLike, weights: TensorLike | None = None, minlength: int = 0) -> Tensor:
+    """How often each number occurs, from 0 to the largest there is, as int64; or the sum of the weights that stand where it
+    does, as float32 for weights of that dtype and else as float64, added up as float64.  How many there are depends on the
+    data: asking for the shape waits for the operator.
+
+    Args:
+        x: integers from 0, in one dimension.
+        weights: a tensor of the same shape.
+        minlength: the least length of the result.
+
+    Raises:
+        ValueError: a shape with not just one dimension, weights of another shape, a negative minlength; a negative number,
+            which is found when the operator runs.
+        TypeError: a tensor that is not of integers.
+        ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+        NotImplementedError: while a graph is recorded.
+
+    Example:
+        >>> y = crt.bincount(crt.tensor([0, 2, 2]))
+    """
+    if scoped:
+        apply()
+    handle = _bincount(x._handle if type(x) is Tensor else operand(x), NULL if weights is None else operand(weights), as_int(minlength))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def gather(x: TensorLike, dim: int, index: TensorLike) -> Tensor:
+    """For each place of the index the element that stands there in x, but along dim where the index says.
+
+    Args:
+        x: the tensor.
+        dim: the dimension that the index counts along.
+        index: integers, negative ones from the end; its sizes are at most those of x but along dim.
+
+    Raises:
+        IndexError: dim out of range; a place out of range, which is found when the operator runs.
+        ValueError: shapes that do not fit.
+        TypeError: an index that is not of integers.
+
+    Example:
+        >>> y = crt.gather(crt.tensor([[1.0, 2.0], [3.0, 4.0]]), 1, crt.tensor([[0], [1]]))
+    """
+    if scoped:
+        apply()
+    handle = _gather(x._handle if type(x) is Tensor else operand(x), as_int(dim), index._handle if type(index) is Tensor else operand(index))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def scatter(x: TensorLike, dim: int, index: TensorLike, src: TensorLike, reduce: Literal["none", "sum", "prod", "mean", "amax", "amin"] = "none", include_self: bool = True) -> Tensor:
+    """x with the elements of src put in: each stands in src where its place is in the index, and goes there in x, but along dim
+    where the index says.  Without a reduction the last of those that meet stays; else they are put together, with the
+    element of x or without.  float16 and bfloat16 add and multiply as float32.
+
+    Args:
+        x: the tensor.
+        dim: the dimension that the index counts along.
+        index: integers, negative ones from the end; its sizes are at most those of src, and those of x but along dim.
+        src: a tensor or a number.
+        reduce: "none", "sum", "prod", "mean", "amax" or "amin"; a mean of integers is rounded down.
+        include_self: whether the element of x takes part where others come.
+
+    Raises:
+        IndexError: dim out of range; a place out of range, which is found when the operator runs.
+        ValueError: shapes that do not fit.
+        TypeError: an index that is not of integers, a src of a higher kind than x, a mean of bools.
+
+    Example:
+        >>> y = crt.scatter(crt.zeros([3]), 0, crt.tensor([2, 2]), 1.5, "sum")
+    """
+    if scoped:
+        apply()
+    handle = _scatter(x._handle if type(x) is Tensor else operand(x), as_int(dim), index._handle if type(index) is Tensor else operand(index), src._handle if type(src) is Tensor else operand(src), choice("scatter", "reduce", reduce, SCATTERREDUCE), include_self)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def take(x: TensorLike, index: TensorLike) -> Tensor:
+    """Elements by their places in row-major order; the result has the shape of the index.
+
+    Args:
+        x: the tensor.
+        index: integers, negative ones from the end.
+
+    Raises:
+        IndexError: a place out of range, which is found when the operator runs.
+        TypeError: an index that is not of integers.
+
+    Example:
+        >>> y = crt.take(crt.tensor([1.0, 2.0, 3.0]), crt.tensor([2, 0]))
+    """
+    if scoped:
+        apply()
+    handle = _take(x._handle if type(x) is Tensor else operand(x), index._handle if type(index) is Tensor else operand(index))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def index_select(x: TensorLike, dim: int, index: TensorLike) -> Tensor:
+    """The slices of x along dim that the index names, one after the other.
+
+    Args:
+        x: the tensor.
+        dim: the dimension that the index counts along.
+        index: integers, negative ones from the end, in at most one dimension.
+
+    Raises:
+        IndexError: dim out of range; a place out of range, which is found when the operator runs.
+        ValueError: an index of several dimensions.
+        TypeError: an index that is not of integers.
+
+    Example:
+        >>> y = crt.index_select(crt.tensor([[1.0, 2.0], [3.0, 4.0]]), 0, crt.tensor([1]))
+    """
+    if scoped:
+        apply()
+    handle = _index_select(x._handle if type(x) is Tensor else operand(x), as_int(dim), index._handle if type(index) is Tensor else operand(index))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def index(x: TensorLike, indices: Iterable[TensorLike], dims: int | Sequence[int]) -> Tensor:
+    """Elements by tensors of places along some dimensions, as NumPy indexes with arrays: the indices broadcast against each
+    other, and their shape takes the place of the dimensions if these are neighbours, else it comes first.
+
+    Args:
+        x: the tensor.
+        indices: integers, negative ones from the end: one tensor for each of dims.
+        dims: the dimensions that they count along, in ascending order.
+
+    Raises:
+        IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
+        ValueError: indices that do not broadcast, not as many as dims, or dims that do not ascend.
+        TypeError: an index that is not of integers.
+
+    Example:
+        >>> y = crt.index(crt.tensor([[1.0, 2.0], [3.0, 4.0]]), [crt.tensor([0, 1]), crt.tensor([1, 1])], [0, 1])
+    """
+    handles, count, indices = operands(indices)
+    if scoped:
+        apply()
+    handle = _index(x._handle if type(x) is Tensor else operand(x), handles, count, *int_list(dims))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def index_put(x: TensorLike, values: TensorLike, indices: Iterable[TensorLike], dims: int | Sequence[int], accumulate: bool = False) -> Tensor:
+    """x with values put where index would take elements from.  Of values that meet in one place the last stays, or all are
+    added to the element; float16 and bfloat16 add up as float32.
+
+    Args:
+        x: the tensor.
+        values: a tensor or a number, broadcast to what index would give.
+        indices: integers, negative ones from the end: one tensor for each of dims.
+        dims: the dimensions that they count along, in ascending order.
+        accumulate: add to the elements.
+
+    Raises:
+        IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
+        ValueError: shapes that do not broadcast, indices not as many as dims, or dims that do not ascend.
+        TypeError: an index that is not of integers, values of a higher kind than x.
+
+    Example:
+        >>> y = crt.index_put(crt.zeros([3]), 1.5, [crt.tensor([0, 2])], [0])
+    """
+    handles, count, indices = operands(indices)
+    if scoped:
+        apply()
+    handle = _index_put(x._handle if type(x) is Tensor else operand(x), values._handle if type(values) is Tensor else operand(values), handles, count, *int_list(dims), accumulate)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def index_put_(x: Tensor, values: TensorLike, indices: Iterable[TensorLike], dims: int | Sequence[int], accumulate: bool = False) -> Tensor:
+    """``index_put`` written over x: x with values put where index would take elements from.  Of values that meet in one place the last stays, or all are  Returns x.
+
+    Example:
+        >>> y = crt.index_put_(crt.zeros([3]), 1.5, [crt.tensor([0, 2])], [0])
+    """
+    handles, count, indices = operands(indices)
+    if scoped:
+        apply()
+    status = _index_put_(x._handle if type(x) is Tensor else destination(x), values._handle if type(values) is Tensor else operand(values), handles, count, *int_list(dims), accumulate)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def masked_select(x: TensorLike, mask: TensorLike) -> Tensor:
+    """The elements where the mask is true, in row-major order.  How many there are depends on the data: asking for the shape
+    waits for the operator.
+
+    Args:
+        x: the tensor.
+        mask: a tensor of bools; the shapes broadcast.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        TypeError: a mask that is not of bools.
+        ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+        NotImplementedError: while a graph is recorded.
+
+    Example:
+        >>> y = crt.masked_select(crt.tensor([1.0, 2.0]), crt.tensor([True, False]))
+    """
+    if scoped:
+        apply()
+    handle = _masked_select(x._handle if type(x) is Tensor else operand(x), mask._handle if type(mask) is Tensor else operand(mask))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def masked_fill(x: TensorLike, mask: TensorLike, value: TensorLike) -> Tensor:
+    """x with the value where the mask is true.
+
+    Args:
+        x: the tensor.
+        mask: a tensor of bools; the shapes broadcast.
+        value: a number or a 0-d tensor.
+
+    Raises:
+        ValueError: shapes that do not broadcast, a value with dimensions.
+        TypeError: a mask that is not of bools, a value of a higher kind than x.
+
+    Example:
+        >>> y = crt.masked_fill(crt.tensor([1.0, 2.0]), crt.tensor([True, False]), 0.5)
+    """
+    if scoped:
+        apply()
+    handle = _masked_fill(x._handle if type(x) is Tensor else operand(x), mask._handle if type(mask) is Tensor else operand(mask), value._handle if type(value) is Tensor else operand(value))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def masked_fill_(x: Tensor, mask: TensorLike, value: TensorLike) -> Tensor:
+    """``masked_fill`` written over x: x with the value where the mask is true.  Returns x.
+
+    Example:
+        >>> y = crt.masked_fill_(crt.tensor([1.0, 2.0]), crt.tensor([True, False]), 0.5)
+    """
+    if scoped:
+        apply()
+    status = _masked_fill_(x._handle if type(x) is Tensor else destination(x), mask._handle if type(mask) is Tensor else operand(mask), value._handle if type(value) is Tensor else operand(value))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def masked_scatter(x: TensorLike, mask: TensorLike, source: TensorLike) -> Tensor:
+    """x with the elements of the source, in row-major order, one by one where the mask is true.
+
+    Args:
+        x: the tensor.
+        mask: a tensor of bools; the shapes broadcast.
+        source: at least as many elements as the mask has true ones.
+
+    Raises:
+        ValueError: the shapes do not broadcast; too few elements, which is found when the operator runs.
+        TypeError: a mask that is not of bools, a source of a higher kind than x.
+
+    Example:
+        >>> y = crt.masked_scatter(crt.zeros([2]), crt.tensor([False, True]), crt.tensor([5.0]))
+    """
+    if scoped:
+        apply()
+    handle = _masked_scatter(x._handle if type(x) is Tensor else operand(x), mask._handle if type(mask) is Tensor else operand(mask), source._handle if type(source) is Tensor else operand(source))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def embedding(index: TensorLike, weight: TensorLike) -> Tensor:
+    """The rows of a table: for each number of the index one, along a new last dimension.
+
+    Args:
+        index: integers, negative ones from the end.
+        weight: a table of two dimensions.
+
+    Raises:
+        IndexError: a row out of range, which is found when the operator runs.
+        ValueError: a table of other than two dimensions.
+        TypeError: an index that is not of integers.
+
+    Example:
+        >>> y = crt.embedding(crt.tensor([1, 0]), crt.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    """
+    if scoped:
+        apply()
+    handle = _embedding(index._handle if type(index) is Tensor else operand(index), weight._handle if type(weight) is Tensor else operand(weight))
     if origins:
         attend()
     if not handle:

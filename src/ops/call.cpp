@@ -87,7 +87,9 @@ double estimate(const OpInfo& info, std::span<Tensor* const> inputs, const Dims&
         constexpr double kOperationsPerNanosecond = 50;
         return 1000 + 2 * elements * static_cast<double>(a[a.rank() - 1]) / kOperationsPerNanosecond;
     }
-    if (info.kind == NodeKind::Reduce || info.kind == NodeKind::Index) elements = static_cast<double>(inputs[0]->numel());
+    // Of a large tensor some elements may be taken, or all looked at for a few.
+    const bool looks_at_all = info.kind == NodeKind::Reduce || (info.kind == NodeKind::Index && (info.data_dependent || info.n_outputs > 1));
+    if (looks_at_all) elements = static_cast<double>(inputs[0]->numel());
     return elements * static_cast<double>(info.cost);
 }
 
@@ -309,6 +311,11 @@ void submit_in_place(const Checked& checked, const Attributes& attributes, Tenso
     work.in_place = true;
     for (Tensor* input : checked.inputs) work.inputs.push_back(Ref<Tensor>::share(input));
     work.cost = estimate(checked.info, {checked.inputs.data(), checked.inputs.size()}, to.shape());
+    if (checked.info.kind == NodeKind::Index) {  // of the destination only places are written
+        int64_t elements = 0;
+        for (size_t i = 1; i < checked.inputs.size(); ++i) elements = std::max(elements, checked.inputs[i]->numel());
+        work.cost = static_cast<double>(elements) * static_cast<double>(checked.info.cost);
+    }
     const Ref<Tensor> output = Ref<Tensor>::share(&to);
     dispatch(std::move(work), stream, {&output, 1}, self, thread);
 }

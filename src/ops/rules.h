@@ -25,6 +25,15 @@ DTypes dtype_compare(const OpCall&);          // bool, computed in the promotion
 DTypes dtype_logical(const OpCall&);          // bool, computed from bools
 DTypes dtype_predicate(const OpCall&);        // bool, computed from the input's dtype
 DTypes dtype_where(const OpCall&);            // the promotion of all but the first input, which is bool
+// Of operators that sort, search, and go by places; see dtype_rules_index.cpp.
+DTypes dtype_with_places(const OpCall&);   // as the input, and int64 places
+DTypes dtype_searchsorted(const OpCall&);  // int64, computed in the promotion of both inputs
+DTypes dtype_bincount(const OpCall&);      // int64 for counts of integers, else a float for sums of weights
+DTypes dtype_indexed(const OpCall&);       // as the first input; the others are integers, which stay as they are
+DTypes dtype_embedding(const OpCall&);     // as the second input; the first is integers
+DTypes dtype_scatter(const OpCall&);       // as the first input; the second is integers, the third is cast
+DTypes dtype_index_put(const OpCall&);     // as the first input; the second is cast, all others are integers
+DTypes dtype_masked(const OpCall&);        // as the first input; the second is bool, a third is cast
 
 void shape_same(const OpCall&, OutputSpec&);
 void shape_broadcast(const OpCall&, OutputSpec&);  // of all inputs
@@ -36,6 +45,23 @@ void shape_softmax(const OpCall&, OutputSpec&);
 void shape_concat(const OpCall&, OutputSpec&);
 void shape_matmul(const OpCall&, OutputSpec&);
 void shape_nonzero(const OpCall&, OutputSpec&);
+// Of operators that sort, search, and go by places; see shape_rules_index.cpp.
+void shape_sort(const OpCall&, OutputSpec&);
+void shape_topk(const OpCall&, OutputSpec&);
+void shape_kthvalue(const OpCall&, OutputSpec&);
+void shape_found(const OpCall&, OutputSpec&);  // one dimension, whose size the kernel finds
+void shape_searchsorted(const OpCall&, OutputSpec&);
+void shape_bincount(const OpCall&, OutputSpec&);
+void shape_gather(const OpCall&, OutputSpec&);
+void shape_scatter(const OpCall&, OutputSpec&);
+void shape_take(const OpCall&, OutputSpec&);
+void shape_index_select(const OpCall&, OutputSpec&);
+void shape_index(const OpCall&, OutputSpec&);
+void shape_index_put(const OpCall&, OutputSpec&);
+void shape_embedding(const OpCall&, OutputSpec&);
+void shape_masked_select(const OpCall&, OutputSpec&);
+void shape_masked_fill(const OpCall&, OutputSpec&);
+void shape_masked_scatter(const OpCall&, OutputSpec&);
 // Views.
 void shape_reshape(const OpCall&, OutputSpec&);
 void shape_permute(const OpCall&, OutputSpec&);

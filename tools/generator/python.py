@@ -121,10 +121,8 @@ def ops_py(ops: list[Op]) -> str:
             doc = doc.replace("\n\nRaises:", f"\n{where}\n\nRaises:")
         lines = [*doc.splitlines(), "", "Example:", f"    >>> y = {op.row['example']}"]
         text += '    """' + "\n".join(f"    {line}".rstrip() for line in lines).strip() + '\n    """\n'
-        for p in op.params:
-            if p.type == "Tensor[]":
-                text += f"    handles, count, {p.name} = operands({p.name})\n"
-        text += _call(op, arguments)
+        lists = "".join(f"    handles, count, {p.name} = operands({p.name})\n" for p in op.params if p.type == "Tensor[]")
+        text += lists + _call(op, arguments)
         if op.in_place:
             first = op.params[0].name
             params[0] = f"{first}: Tensor"
@@ -132,7 +130,7 @@ def ops_py(ops: list[Op]) -> str:
             text += f"\n\ndef {op.name}_({', '.join(params)}) -> Tensor:\n"
             example = op.row["example"].replace(f"crt.{op.name}(", f"crt.{op.name}_(", 1)
             text += f'    """{in_place_doc(op)}  Returns {first}.\n\n    Example:\n        >>> y = {example}\n    """\n'
-            text += "    if scoped:\n        apply()\n"
+            text += f"{lists}    if scoped:\n        apply()\n"
             text += f"    status = _{op.name}_({', '.join(arguments)})\n"
             text += f"    if origins:\n        attend()\n    if status < 0:\n        raise_error()\n    return {first}\n"
     return text

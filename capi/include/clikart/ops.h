@@ -1111,6 +1111,235 @@ CLIKART_API clikart_tensor* clikart_logical_xor(const clikart_tensor* a, const c
  *     ValueError: the shapes do not broadcast. */
 CLIKART_API clikart_tensor* clikart_where(const clikart_tensor* condition, const clikart_tensor* a, const clikart_tensor* b);
 
+/* The elements along dim in order, and where each was, as int64.  Equal elements keep their order in either direction; -0
+ * and 0 are equal, and NaN is larger than everything else.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: the dimension to sort along.
+ *     descending: the largest first.
+ *
+ * Raises:
+ *     IndexError: dim out of range. */
+CLIKART_API int clikart_sort(const clikart_tensor* x, int64_t dim, bool descending, clikart_tensor** outputs);
+
+/* Where the elements of sort come from: the places along dim in the order of their elements, as int64.  Equal elements keep
+ * their order, and NaN is larger than everything else.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: the dimension to sort along.
+ *     descending: the largest first.
+ *
+ * Raises:
+ *     IndexError: dim out of range. */
+CLIKART_API clikart_tensor* clikart_argsort(const clikart_tensor* x, int64_t dim, bool descending);
+
+/* The k largest (or smallest) elements along dim in order, and where each was, as int64.  Of equal elements the first are
+ * taken, and NaN is larger than everything else.
+ *
+ * Args:
+ *     x: the tensor.
+ *     k: how many elements, from 0 to the size of dim.
+ *     dim: the dimension to search.
+ *     largest: the largest elements, or else the smallest.
+ *     sorted: whether the order matters; without it they may come in any.
+ *
+ * Raises:
+ *     IndexError: dim out of range.
+ *     ValueError: k out of range. */
+CLIKART_API int clikart_topk(const clikart_tensor* x, int64_t k, int64_t dim, bool largest, bool sorted, clikart_tensor** outputs);
+
+/* The k-th smallest element along dim, counted from 1, and where it was, as int64: what stands at place k - 1 of sort.
+ *
+ * Args:
+ *     x: the tensor.
+ *     k: which element, from 1 to the size of dim.
+ *     dim: the dimension to search.
+ *     keepdim: keep the dimension with size 1.
+ *
+ * Raises:
+ *     IndexError: dim out of range.
+ *     ValueError: k out of range. */
+CLIKART_API int clikart_kthvalue(const clikart_tensor* x, int64_t k, int64_t dim, bool keepdim, clikart_tensor** outputs);
+
+/* The different values of all elements, in ascending order.  NaN differs from everything, itself too, so every one is kept.
+ * How many there are depends on the data: asking for the shape waits for the operator.
+ *
+ * Args:
+ *     x: the tensor.
+ *
+ * Raises:
+ *     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+ *     NotImplementedError: while a graph is recorded. */
+CLIKART_API clikart_tensor* clikart_unique(const clikart_tensor* x);
+
+/* Where each value would go to keep the last dimension of a sorted tensor in order, as int64: before the elements that equal
+ * it, or after them.  NaN is larger than everything else.
+ *
+ * Args:
+ *     sorted: a tensor whose last dimension ascends; with one dimension it serves all values.
+ *     values: what to place; else its leading dimensions are those of `sorted`.
+ *     right: after equal elements, not before.
+ *
+ * Raises:
+ *     ValueError: leading dimensions that differ. */
+CLIKART_API clikart_tensor* clikart_searchsorted(const clikart_tensor* sorted, const clikart_tensor* values, bool right);
+
+/* How often each number occurs, from 0 to the largest there is, as int64; or the sum of the weights that stand where it
+ * does, as float32 for weights of that dtype and else as float64, added up as float64.  How many there are depends on the
+ * data: asking for the shape waits for the operator.
+ *
+ * Args:
+ *     x: integers from 0, in one dimension.
+ *     weights: a tensor of the same shape.
+ *     minlength: the least length of the result.
+ *
+ * Raises:
+ *     ValueError: a shape with not just one dimension, weights of another shape, a negative minlength; a negative number,
+ *         which is found when the operator runs.
+ *     TypeError: a tensor that is not of integers.
+ *     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+ *     NotImplementedError: while a graph is recorded. */
+CLIKART_API clikart_tensor* clikart_bincount(const clikart_tensor* x, const clikart_tensor* weights, int64_t minlength);
+
+/* For each place of the index the element that stands there in x, but along dim where the index says.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: the dimension that the index counts along.
+ *     index: integers, negative ones from the end; its sizes are at most those of x but along dim.
+ *
+ * Raises:
+ *     IndexError: dim out of range; a place out of range, which is found when the operator runs.
+ *     ValueError: shapes that do not fit.
+ *     TypeError: an index that is not of integers. */
+CLIKART_API clikart_tensor* clikart_gather(const clikart_tensor* x, int64_t dim, const clikart_tensor* index);
+
+/* x with the elements of src put in: each stands in src where its place is in the index, and goes there in x, but along dim
+ * where the index says.  Without a reduction the last of those that meet stays; else they are put together, with the
+ * element of x or without.  float16 and bfloat16 add and multiply as float32.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: the dimension that the index counts along.
+ *     index: integers, negative ones from the end; its sizes are at most those of src, and those of x but along dim.
+ *     src: a tensor or a number.
+ *     reduce: "none", "sum", "prod", "mean", "amax" or "amin"; a mean of integers is rounded down.
+ *     include_self: whether the element of x takes part where others come.
+ *
+ * Raises:
+ *     IndexError: dim out of range; a place out of range, which is found when the operator runs.
+ *     ValueError: shapes that do not fit.
+ *     TypeError: an index that is not of integers, a src of a higher kind than x, a mean of bools. */
+CLIKART_API clikart_tensor* clikart_scatter(const clikart_tensor* x, int64_t dim, const clikart_tensor* index, const clikart_tensor* src, clikart_scatter_reduce reduce, bool include_self);
+
+/* Elements by their places in row-major order; the result has the shape of the index.
+ *
+ * Args:
+ *     x: the tensor.
+ *     index: integers, negative ones from the end.
+ *
+ * Raises:
+ *     IndexError: a place out of range, which is found when the operator runs.
+ *     TypeError: an index that is not of integers. */
+CLIKART_API clikart_tensor* clikart_take(const clikart_tensor* x, const clikart_tensor* index);
+
+/* The slices of x along dim that the index names, one after the other.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: the dimension that the index counts along.
+ *     index: integers, negative ones from the end, in at most one dimension.
+ *
+ * Raises:
+ *     IndexError: dim out of range; a place out of range, which is found when the operator runs.
+ *     ValueError: an index of several dimensions.
+ *     TypeError: an index that is not of integers. */
+CLIKART_API clikart_tensor* clikart_index_select(const clikart_tensor* x, int64_t dim, const clikart_tensor* index);
+
+/* Elements by tensors of places along some dimensions, as NumPy indexes with arrays: the indices broadcast against each
+ * other, and their shape takes the place of the dimensions if these are neighbours, else it comes first.
+ *
+ * Args:
+ *     x: the tensor.
+ *     indices: integers, negative ones from the end: one tensor for each of dims.
+ *     dims: the dimensions that they count along, in ascending order.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
+ *     ValueError: indices that do not broadcast, not as many as dims, or dims that do not ascend.
+ *     TypeError: an index that is not of integers. */
+CLIKART_API clikart_tensor* clikart_index(const clikart_tensor* x, const clikart_tensor* const* indices, size_t n_indices, const int64_t* dims, size_t n_dims);
+
+/* x with values put where index would take elements from.  Of values that meet in one place the last stays, or all are
+ * added to the element; float16 and bfloat16 add up as float32.
+ *
+ * Args:
+ *     x: the tensor.
+ *     values: a tensor or a number, broadcast to what index would give.
+ *     indices: integers, negative ones from the end: one tensor for each of dims.
+ *     dims: the dimensions that they count along, in ascending order.
+ *     accumulate: add to the elements.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
+ *     ValueError: shapes that do not broadcast, indices not as many as dims, or dims that do not ascend.
+ *     TypeError: an index that is not of integers, values of a higher kind than x. */
+CLIKART_API clikart_tensor* clikart_index_put(const clikart_tensor* x, const clikart_tensor* values, const clikart_tensor* const* indices, size_t n_indices, const int64_t* dims, size_t n_dims, bool accumulate);
+CLIKART_API int clikart_index_put_(clikart_tensor* x, const clikart_tensor* values, const clikart_tensor* const* indices, size_t n_indices, const int64_t* dims, size_t n_dims, bool accumulate);
+
+/* The elements where the mask is true, in row-major order.  How many there are depends on the data: asking for the shape
+ * waits for the operator.
+ *
+ * Args:
+ *     x: the tensor.
+ *     mask: a tensor of bools; the shapes broadcast.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast.
+ *     TypeError: a mask that is not of bools.
+ *     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+ *     NotImplementedError: while a graph is recorded. */
+CLIKART_API clikart_tensor* clikart_masked_select(const clikart_tensor* x, const clikart_tensor* mask);
+
+/* x with the value where the mask is true.
+ *
+ * Args:
+ *     x: the tensor.
+ *     mask: a tensor of bools; the shapes broadcast.
+ *     value: a number or a 0-d tensor.
+ *
+ * Raises:
+ *     ValueError: shapes that do not broadcast, a value with dimensions.
+ *     TypeError: a mask that is not of bools, a value of a higher kind than x. */
+CLIKART_API clikart_tensor* clikart_masked_fill(const clikart_tensor* x, const clikart_tensor* mask, const clikart_tensor* value);
+CLIKART_API int clikart_masked_fill_(clikart_tensor* x, const clikart_tensor* mask, const clikart_tensor* value);
+
+/* x with the elements of the source, in row-major order, one by one where the mask is true.
+ *
+ * Args:
+ *     x: the tensor.
+ *     mask: a tensor of bools; the shapes broadcast.
+ *     source: at least as many elements as the mask has true ones.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast; too few elements, which is found when the operator runs.
+ *     TypeError: a mask that is not of bools, a source of a higher kind than x. */
+CLIKART_API clikart_tensor* clikart_masked_scatter(const clikart_tensor* x, const clikart_tensor* mask, const clikart_tensor* source);
+
+/* The rows of a table: for each number of the index one, along a new last dimension.
+ *
+ * Args:
+ *     index: integers, negative ones from the end.
+ *     weight: a table of two dimensions.
+ *
+ * Raises:
+ *     IndexError: a row out of range, which is found when the operator runs.
+ *     ValueError: a table of other than two dimensions.
+ *     TypeError: an index that is not of integers. */
+CLIKART_API clikart_tensor* clikart_embedding(const clikart_tensor* index, const clikart_tensor* weight);
+
 #ifdef __cplusplus
 }
 #endif

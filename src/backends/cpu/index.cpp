@@ -1,66 +1,129 @@
-// Kernels that find places: nonzero.
-#include <vector>
-
+// Kernels that take elements by their places: gather, take, index_select, index, embedding.
+#include "backends/cpu/indices.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/loop.h"
+#include "backends/cpu/tile.h"
 
 namespace clikart::cpu {
 namespace {
 
-template <class T>
-int64_t count_run(const char* from, int64_t stride, int64_t n) noexcept {
-    const auto* x = reinterpret_cast<const T*>(from);
-    int64_t count = 0;
-    for (int64_t i = 0; i < n; ++i) count += x[i * stride] != T(0);
-    return count;
-}
-
-/// Two passes in the same pieces: how many there are before each, then where they are.
-template <class T>
-void nonzero_of(const KernelCall& call) {
-    const View& in = call.inputs[0];
-    const StridedLoop<1> loop(in, {});
-    const int64_t stride = loop.inner_stride(0), pieces = (loop.count() + kPiece - 1) / kPiece;
-    std::vector<int64_t> before(static_cast<size_t>(pieces) + 1, 0);
-    const auto runs = [&](int64_t piece, auto&& f) { loop.runs(piece * kPiece, std::min(loop.count(), (piece + 1) * kPiece), f); };
-    parallel_for(call, pieces, [&](int64_t piece) {
-        int64_t count = 0;
-        runs(piece, [&](char* const* p, int64_t n) { count += count_run<T>(p[0], stride, n); });
-        before[static_cast<size_t>(piece) + 1] = count;
-    });
-    for (size_t i = 1; i < before.size(); ++i) before[i] += before[i - 1];
-    call.find_size(&call, before.back());
-
-    const int rank = in.rank;
-    const Dims shape = shape_of(in);
-    auto* const out = static_cast<int64_t*>(call.outputs[0].data);
-    if (before.back() == 0 || rank == 0) return;
-    parallel_for(call, pieces, [&](int64_t piece) {
-        int64_t at = piece * kPiece;  // in row-major order
-        int64_t* to = out + before[static_cast<size_t>(piece)] * rank;
-        runs(piece, [&](char* const* p, int64_t n) {
-            const auto* x = reinterpret_cast<const T*>(p[0]);
-            for (int64_t i = 0; i < n; ++i, ++at) {
-                if (x[i * stride] == T(0)) continue;
-                int64_t rest = at;
-                for (int d = rank - 1; d >= 0; --d) {
-                    to[d] = rest % shape[d];
-                    rest /= shape[d];
+/// For each place of the index its own element: along `dim` where the index says, else where it stands.
+void gather_elements(const KernelCall& call) {
+    const View &x = call.inputs[0], &index = call.inputs[1], &out = call.outputs[0];
+    const int dim = dim_of(call, attribute::gather_dim, x);
+    Dims strides = strides_of(x);
+    if (x.rank > 0) strides[dim] = 0;
+    const Part start(x, shape_of(index), strides);
+    const View operands[] = {start.view(), index};
+    const StridedLoop<3> loop(out, operands);
+    const PlaceReader reader(dtype_of(index), size_along(x, dim), dim);
+    const int64_t along = stride_along(x, dim), so = loop.inner_stride(0), sx = loop.inner_stride(1), si = loop.inner_stride(2);
+    const int64_t index_size = size_of(dtype_of(index));
+    with_width(size_of(dtype_of(out)), [&]<class T>() {
+        loop.parallel_runs(call, [&](char* const* p, int64_t n) {
+            auto* const to = reinterpret_cast<T*>(p[0]);
+            const auto* const from = reinterpret_cast<const T*>(p[1]);
+            int64_t places[kTile];
+            for (int64_t at = 0; at < n; at += kTile) {
+                const int64_t m = std::min(kTile, n - at);
+                reader.read(p[2] + at * si * index_size, si, places, m);
+                if (so == 1 && sx == 0 && along == 1) {
+                    for (int64_t i = 0; i < m; ++i) to[at + i] = from[places[i]];
+                } else {
+                    for (int64_t i = 0; i < m; ++i) to[(at + i) * so] = from[(at + i) * sx + places[i] * along];
                 }
-                to += rank;
             }
         });
     });
 }
 
-void nonzero(const KernelCall& call) {
-    with_type(dtype_of(call.inputs[0]), [&]<class T>() { nonzero_of<T>(call); });
+/// For each place of `outer` and each of the offsets a block of elements, `inner`, into the contiguous result.
+void take_blocks(const KernelCall& call, const Part& outer, const Offsets& offsets, const Part& inner) {
+    const View& out = call.outputs[0];
+    const int64_t element = size_of(dtype_of(out)), block = inner.count(), count = numel(shape_of(out));
+    auto* const to = static_cast<char*>(out.data);
+    const int64_t pieces = (count + kPiece - 1) / kPiece;
+    const StridedLoop<1> loop(inner.view(), {});
+    const int64_t stride = loop.inner_stride(0);
+    parallel_for(call, pieces, [&](int64_t piece) {
+        int64_t at = piece * kPiece;
+        const int64_t end = std::min(count, at + kPiece);
+        int64_t row = at / block, within = at % block;
+        while (at < end) {
+            const int64_t base = outer.offset(row / offsets.count());
+            const int64_t* const offset = offsets.data() + row % offsets.count();
+            const int64_t rows = offsets.count() - row % offsets.count();  // until the next place of `outer`
+            if (block == 1) {
+                const int64_t n = std::min(rows, end - at);
+                with_width(element, [&]<class T>() {
+                    const T* const from = static_cast<const T*>(inner.view().data) + base;
+                    T* const place = reinterpret_cast<T*>(to) + at;
+                    for (int64_t i = 0; i < n; ++i) place[i] = from[offset[i]];
+                });
+                at += n;
+                row += n;
+                continue;
+            }
+            for (int64_t i = 0; i < rows && at < end; ++i, ++row) {
+                const int64_t n = std::min(block - within, end - at);
+                loop.runs(within, within + n, [&](char* const* p, int64_t m) {
+                    gather(p[0] + (base + offset[i]) * element, stride, to + at * element, m, element);
+                    at += m;
+                });
+                within = 0;
+            }
+        }
+    });
+}
+
+void take_along(const KernelCall& call, const View& x, std::span<const View> indices, std::span<const int> dims, const Dims& shape) {
+    const Offsets offsets(call, indices, x, dims, shape);
+    const Blocks blocks(x, dims);
+    take_blocks(call, blocks.outer, offsets, blocks.inner);
+}
+
+void take(const KernelCall& call) {
+    const View& x = call.inputs[0];
+    const Part one(x, Dims{}, Dims{});
+    take_blocks(call, one, Offsets(call, call.inputs[1], x), one);
+}
+
+void index_select(const KernelCall& call) {
+    const View &x = call.inputs[0], &index = call.inputs[1];
+    const int dim = dim_of(call, attribute::index_select_dim, x);
+    take_along(call, x, {&index, 1}, {&dim, 1}, shape_of(index));
+}
+
+void embedding(const KernelCall& call) {
+    const View& index = call.inputs[0];
+    constexpr int rows = 0;
+    take_along(call, call.inputs[1], {&index, 1}, {&rows, 1}, shape_of(index));
+}
+
+void index(const KernelCall& call) {
+    const View& x = call.inputs[0];
+    int dims[kMaxRank];
+    const std::span<const int> named = dims_of(call, attribute::index_dims, x, dims);
+    const std::span<const View> indices(call.inputs + 1, named.size());
+    take_along(call, x, indices, named, together(indices));
 }
 
 }  // namespace
 
-KernelFn kernel_nonzero(DType t) {
-    return with_type(t, []<class T>() {}) ? &kernel<nonzero> : nullptr;
+KernelFn kernel_gather(DType) {
+    return &kernel<gather_elements>;
+}
+KernelFn kernel_take(DType) {
+    return &kernel<take>;
+}
+KernelFn kernel_index_select(DType) {
+    return &kernel<index_select>;
+}
+KernelFn kernel_embedding(DType) {
+    return &kernel<embedding>;
+}
+KernelFn kernel_index(DType) {
+    return &kernel<index>;
 }
 
 }  // namespace clikart::cpu
