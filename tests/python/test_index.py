@@ -136,12 +136,12 @@ def test_index_and_index_put_as_numpy(drawn):
     assert got.shape == want.shape
     np.testing.assert_array_equal(got, want)
     values = np.asarray(-np.arange(1, want.size + 1).reshape(want.shape)).astype(x.dtype)
-    for accumulate, given in itertools.product((False, True), (values, values[..., :1] if want.ndim and want.shape[-1] else values)):
-        want_put = index_put_oracle(x, given, indices, dims, accumulate).astype(x.dtype)
+    for accumulate, put in itertools.product((False, True), (values, values[..., :1] if want.ndim and want.shape[-1] else values)):
+        want_put = index_put_oracle(x, put, indices, dims, accumulate).astype(x.dtype)
         t = crt.tensor(x)
-        np.testing.assert_array_equal(crt.index_put(t, crt.tensor(given), tensors, dims, accumulate).numpy(), want_put)
+        np.testing.assert_array_equal(crt.index_put(t, crt.tensor(put), tensors, dims, accumulate).numpy(), want_put)
         np.testing.assert_array_equal(t.numpy(), x)
-        crt.index_put_(t, crt.tensor(given), tensors, dims, accumulate)
+        crt.index_put_(t, crt.tensor(put), tensors, dims, accumulate)
         np.testing.assert_array_equal(t.numpy(), want_put)
 
 
@@ -174,7 +174,7 @@ def test_nothing_is_written_when_a_place_is_out_of_range():
     kept = np.ones((3, 2), np.float32)
     with crt.synchronous():
         x = crt.from_numpy(kept)
-        with pytest.raises(IndexError, match="index_put.*index 3 is out of range"):
+        with pytest.raises(IndexError, match=r"index_put.*index 3 is out of range"):
             crt.index_put_(x, 5, [crt.tensor([0, 3])], [0])
     assert kept.tolist() == [[1, 1]] * 3
 
@@ -243,18 +243,18 @@ def test_places_out_of_range_are_found_late(name, dtype):
         result = OUT[name](x, crt.tensor(np.array([0, 4, bad, 1], dtype)))
         with pytest.raises(IndexError, match=rf"{name}.*index {bad} is out of range for dimension 0 of size 5"):
             result.numpy()
-    with pytest.raises(IndexError, match="index .*is out of range for dimension 0 of size 0"):
+    with pytest.raises(IndexError, match=r"index .*is out of range for dimension 0 of size 0"):
         OUT[name](crt.ones((0, 3)), crt.tensor([0])).wait()
 
 
 def test_other_late_errors():
-    with pytest.raises(IndexError, match="take.*index -7 is out of range for 6 elements"):
+    with pytest.raises(IndexError, match=r"take.*index -7 is out of range for 6 elements"):
         crt.take(crt.ones((2, 3)), crt.tensor([-7])).numpy()
-    with pytest.raises(IndexError, match=f"take.*index {2**64 - 1} is out of range"):
+    with pytest.raises(IndexError, match=rf"take.*index {2**64 - 1} is out of range"):
         crt.take(crt.ones((2, 3)), crt.tensor(np.array([2**64 - 1], np.uint64))).numpy()
     with pytest.raises(IndexError, match="index 9 is out of range for dimension 1 of size 3"):
         crt.index(crt.ones((2, 3)), [crt.tensor([0]), crt.tensor([9])], [0, 1]).numpy()
-    with pytest.raises(ValueError, match="bincount.*needs numbers from 0, got -3"):
+    with pytest.raises(ValueError, match=r"bincount.*needs numbers from 0, got -3"):
         crt.bincount(crt.tensor([1, -3])).numpy()
     for huge in (2**62, 2**63 - 1):
         with pytest.raises(MemoryError, match="bincount"):
@@ -263,7 +263,7 @@ def test_other_late_errors():
             crt.bincount(crt.tensor([1]), minlength=huge).numpy()
     with pytest.raises(ValueError, match="bincount"):
         crt.bincount(crt.tensor(np.array([2**64 - 1], np.uint64))).numpy()
-    with pytest.raises(ValueError, match="masked_scatter.*the mask is true in 3 places, the source has 2 elements"):
+    with pytest.raises(ValueError, match=r"masked_scatter.*the mask is true in 3 places, the source has 2 elements"):
         crt.masked_scatter(crt.zeros(4), crt.tensor([True, True, False, True]), crt.ones(2)).numpy()
 
 

@@ -1,11 +1,46 @@
 // Kernels that take elements by their places: gather, take, index_select, index, embedding.
+#include "backends/cpu/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/index.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
 #include "backends/cpu/indices.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/loop.h"
 #include "backends/cpu/tile.h"
 
+HWY_BEFORE_NAMESPACE();
+namespace clikart::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Whole lines of the cache to an aligned place, past the cache.
+void copy_lines(const char* from, char* to, int64_t bytes) {
+    const hn::ScalableTag<uint8_t> d;
+    const auto step = static_cast<int64_t>(hn::Lanes(d));
+    const auto* const in = reinterpret_cast<const uint8_t*>(from);
+    auto* const out = reinterpret_cast<uint8_t*>(to);
+    if constexpr (hn::MaxLanes(d) == 1) {
+        std::memcpy(out, in, static_cast<size_t>(bytes));
+    } else {
+        for (int64_t i = 0; i < bytes; i += step) hn::Stream(hn::LoadU(d, in + i), d, out + i);
+    }
+}
+
+}  // namespace
+}  // namespace clikart::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace clikart::cpu {
 namespace {
+
+HWY_EXPORT(copy_lines);
+
+constexpr int64_t kLine = 64;  // bytes
 
 /// For each place of the index its own element: along `dim` where the index says, else where it stands.
 void gather_elements(const KernelCall& call) {
@@ -45,6 +80,7 @@ void take_blocks(const KernelCall& call, const Part& outer, const Offsets& offse
     const int64_t pieces = (count + kPiece - 1) / kPiece;
     const StridedLoop<1> loop(inner.view(), {});
     const int64_t stride = loop.inner_stride(0);
+    const bool streamed = stride == 1 && count * element >= kStreamedBytes;
     parallel_for(call, pieces, [&](int64_t piece) {
         int64_t at = piece * kPiece;
         const int64_t end = std::min(count, at + kPiece);
@@ -67,12 +103,19 @@ void take_blocks(const KernelCall& call, const Part& outer, const Offsets& offse
             for (int64_t i = 0; i < rows && at < end; ++i, ++row) {
                 const int64_t n = std::min(block - within, end - at);
                 loop.runs(within, within + n, [&](char* const* p, int64_t m) {
-                    gather(p[0] + (base + offset[i]) * element, stride, to + at * element, m, element);
+                    const char* const from = p[0] + (base + offset[i]) * element;
+                    char* const place = to + at * element;
+                    if (streamed && (reinterpret_cast<uintptr_t>(place) | static_cast<uintptr_t>(m * element)) % kLine == 0) {
+                        HWY_DYNAMIC_DISPATCH(copy_lines)(from, place, m * element);
+                    } else {
+                        gather(from, stride, place, m, element);
+                    }
                     at += m;
                 });
                 within = 0;
             }
         }
+        if (streamed) hwy::FlushStream();
     });
 }
 
@@ -127,3 +170,4 @@ KernelFn kernel_index(DType) {
 }
 
 }  // namespace clikart::cpu
+#endif

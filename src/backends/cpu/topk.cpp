@@ -175,10 +175,11 @@ void select_lines(const KernelCall& call, const Wanted& wanted) {
     const auto line_at = [&](int64_t line) { return static_cast<const T*>(x.data) + lines.offset(line); };
     const auto put = [&](int64_t line, const Item* items) {
         auto* const values = static_cast<T*>(wanted.values.view().data) + wanted.values.offset(line);
+        const T* const from = line_at(line);
         auto* const places = static_cast<int64_t*>(wanted.places.view().data) + wanted.places.offset(line);
         for (int64_t i = wanted.first; i < k; ++i) {
             const auto place = static_cast<int64_t>(items[i].place);
-            values[(i - wanted.first) * wanted.values_along] = line_at(line)[place * along];
+            values[(i - wanted.first) * wanted.values_along] = from[place * along];
             places[(i - wanted.first) * wanted.places_along] = place;
         }
     };
