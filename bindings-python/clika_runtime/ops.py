@@ -2174,7 +2174,7 @@ def neg_(x: Tensor) -> Tensor:
 
 
 def sign(x: TensorLike) -> Tensor:
-    """-1, 0 or 1 as x is below, at or above zero; NaN stays, and 0 comes of -0.
+    """-1, 0 or 1 as x is below, at or above zero; 0 for -0 and, as in torch, for NaN.
 
     Args:
         x: the tensor.
@@ -2195,7 +2195,7 @@ def sign(x: TensorLike) -> Tensor:
 
 
 def sign_(x: Tensor) -> Tensor:
-    """``sign`` written over x: -1, 0 or 1 as x is below, at or above zero; NaN stays, and 0 comes of -0.  Returns x.
+    """``sign`` written over x: -1, 0 or 1 as x is below, at or above zero; 0 for -0 and, as in torch, for NaN.  Returns x.
 
     Example:
         >>> y = crt.sign_(crt.arange(-2, 3))

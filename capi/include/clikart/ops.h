@@ -471,7 +471,7 @@ CLIKART_API int clikart_sigmoid_(clikart_tensor* x);
 CLIKART_API clikart_tensor* clikart_neg(const clikart_tensor* x);
 CLIKART_API int clikart_neg_(clikart_tensor* x);
 
-/* -1, 0 or 1 as x is below, at or above zero; NaN stays, and 0 comes of -0.
+/* -1, 0 or 1 as x is below, at or above zero; 0 for -0 and, as in torch, for NaN.
  *
  * Args:
  *     x: the tensor. */
