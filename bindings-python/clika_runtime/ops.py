@@ -483,7 +483,7 @@ def arange(start: TensorLike, end: TensorLike, step: TensorLike = 1, dtype: DTyp
 
 def cast(x: TensorLike, dtype: DType) -> Tensor:
     """The same values as another dtype.  A float becomes an integer by truncation (what does not fit becomes the smallest
-    value), anything becomes a bool by asking whether it is not zero.
+    value), anything becomes a bool by asking whether it is not zero.  int4 and uint4 take the lowest four bits of an int8.
 
     Args:
         x: the tensor.

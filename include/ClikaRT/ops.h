@@ -45,7 +45,7 @@ inline Tensor arange(const Operand& start, const Operand& end, const Operand& st
 }
 
 /// The same values as another dtype.  A float becomes an integer by truncation (what does not fit becomes the smallest
-/// value), anything becomes a bool by asking whether it is not zero.
+/// value), anything becomes a bool by asking whether it is not zero.  int4 and uint4 take the lowest four bits of an int8.
 ///
 /// Args:
 ///     x: the tensor.

@@ -41,7 +41,7 @@ CLIKART_API clikart_tensor* clikart_full(const int64_t* shape, size_t n_shape, c
 CLIKART_API clikart_tensor* clikart_arange(const clikart_tensor* start, const clikart_tensor* end, const clikart_tensor* step, clikart_dtype dtype, const clikart_placement* where);
 
 /* The same values as another dtype.  A float becomes an integer by truncation (what does not fit becomes the smallest
- * value), anything becomes a bool by asking whether it is not zero.
+ * value), anything becomes a bool by asking whether it is not zero.  int4 and uint4 take the lowest four bits of an int8.
  *
  * Args:
  *     x: the tensor.
