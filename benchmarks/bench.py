@@ -23,111 +23,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cases import CASES
+from engines import ENGINES
 
 HERE = Path(__file__).resolve().parent
-
-
-def f32(*shape: int, scale: float = 1.0) -> np.ndarray:
-    return (np.random.default_rng(sum(shape)).standard_normal(shape, dtype=np.float32) * np.float32(scale)).astype(np.float32)
-
-
-def chain(o, x, y):
-    for _ in range(1000):
-        x = x + y
-    return x
-
-
-def mlp(o, x, w1, b1, w2, b2):
-    return o.softmax(o.relu(x @ w1 + b1) @ w2 + b2)
-
-
-# name: (inputs, function of an engine's operators and the inputs, operators in one call)
-CASES: dict[str, tuple[list[np.ndarray], Any, int]] = {
-    "dispatch/add16_x1000": ([f32(16), f32(16, scale=0.01)], chain, 1000),
-    "matmul/f32_2048": ([f32(2048, 2048), f32(2048, 2048)], lambda o, a, b: a @ b, 1),
-    "matmul/f32_512": ([f32(512, 512), f32(512, 512)], lambda o, a, b: a @ b, 1),
-    "matmul/f32_64": ([f32(64, 64), f32(64, 64)], lambda o, a, b: a @ b, 1),
-    "matmul/f32_1x4096x4096": ([f32(1, 4096), f32(4096, 4096)], lambda o, a, b: a @ b, 1),
-    "matmul/f32_b32x128x64x128": ([f32(32, 128, 64), f32(32, 64, 128)], lambda o, a, b: a @ b, 1),
-    "elementwise/exp_4096x4096": ([f32(4096, 4096)], lambda o, x: o.exp(x), 1),
-    "elementwise/tanh_4096x4096": ([f32(4096, 4096)], lambda o, x: o.tanh(x), 1),
-    "elementwise/add_4096x4096": ([f32(4096, 4096), f32(4096, 4096)], lambda o, x, y: x + y, 1),
-    "rows/softmax_4096x4096": ([f32(4096, 4096)], lambda o, x: o.softmax(x), 1),
-    "reduce/sum_axis0_4096x4096": ([f32(4096, 4096)], lambda o, x: o.sum(x, 0), 1),
-    "reduce/sum_axis1_4096x4096": ([f32(4096, 4096)], lambda o, x: o.sum(x, 1), 1),
-    "reduce/sum_all_4096x4096": ([f32(4096, 4096)], lambda o, x: o.sum(x, None), 1),
-    "reduce/argmax_4096x4096": ([f32(4096, 4096)], lambda o, x: o.argmax(x), 1),
-    "view/transpose_copy_4096x4096": ([f32(4096, 4096)], lambda o, x: o.transpose_copy(x), 1),
-    "model/mlp_1797x64x64x10": ([f32(1797, 64), f32(64, 64, scale=0.1), f32(64), f32(64, 10, scale=0.1), f32(10)], mlp, 1),
-}
-
-
-class Torch:
-    def __init__(self) -> None:
-        import torch
-
-        self.t = torch
-        torch.set_grad_enabled(False)
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
-        self.exp, self.tanh, self.relu = torch.exp, torch.tanh, torch.relu
-
-    def array(self, x):
-        return self.t.from_numpy(x)
-
-    def numpy(self, x):
-        return x.numpy()
-
-    def wait(self, x):
-        pass
-
-    def softmax(self, x):
-        return self.t.softmax(x, -1)
-
-    def sum(self, x, axis):
-        return self.t.sum(x) if axis is None else self.t.sum(x, axis)
-
-    def argmax(self, x):
-        return self.t.argmax(x, 1)
-
-    def transpose_copy(self, x):
-        return x.t().contiguous()
-
-
-class Clika:
-    def __init__(self) -> None:
-        import clika_runtime as crt
-
-        self.crt = crt
-        self.exp, self.tanh, self.relu, self.softmax, self.sum = crt.exp, crt.tanh, crt.relu, crt.softmax, crt.sum
-
-    def array(self, x):
-        return self.crt.tensor(x)
-
-    def numpy(self, x):
-        return x.numpy()
-
-    def wait(self, x):
-        x._settle()
-
-    def argmax(self, x):
-        return self.crt.argmax(x, 1)
-
-    def transpose_copy(self, x):
-        return self.crt.copy(self.crt.permute(x, (1, 0)))
 
 
 def worker(engine: str) -> None:
     """Answers requests, one JSON line each: prepare (saves the result), measure (seconds of each call)."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    o = {"torch": Torch, "clika": Clika}[engine]()
+    o = ENGINES[engine]()
     inputs: list[Any] = []
     for line in sys.stdin:
         request = json.loads(line)
         arrays, fn, _ = CASES[request["case"]]
         if request["do"] == "prepare":
             inputs = [o.array(a) for a in arrays]
-            np.save(request["file"], o.numpy(fn(o, *inputs)))
+            np.save(request["file"], o.numpy(o.first(fn(o, *inputs))))
             answer: Any = "ok"
         else:
             times = []
@@ -135,7 +48,7 @@ def worker(engine: str) -> None:
             while not times or time.perf_counter() < end:
                 start = time.perf_counter()
                 result = fn(o, *inputs)
-                o.wait(result)
+                o.wait(o.first(result))
                 times.append(time.perf_counter() - start)
                 del result
             answer = [min(times), statistics.median(times)]
@@ -203,7 +116,8 @@ def main() -> None:
             for name, engine in engines.items():
                 engine.ask(do="prepare", case=case, file=files[name])
             results = [np.load(file) for file in files.values()]
-            np.testing.assert_allclose(results[1], results[0], rtol=1e-3, atol=1e-3 * np.abs(results[0]).max())
+            coarse = 2e-2 if "bf16" in case else 1e-3
+            np.testing.assert_allclose(results[1], results[0], rtol=coarse, atol=coarse * np.abs(results[0]).max())
             best: dict[str, list[float]] = {name: [] for name in engines}
             medians: dict[str, list[float]] = {name: [] for name in engines}
             for k in range(args.rounds):

@@ -64,6 +64,7 @@ clikart_tensor* clikart_tensor_borrow(const clikart_borrow* what) {
         const Dims shape = checked_shape(what->shape, what->rank, who);
         const auto dtype = static_cast<DType>(what->dtype);
         const int64_t size = size_of(dtype);  // throws for a code outside the table
+        if (is_packed(dtype)) fail(ErrorKind::NotImplemented, "{}: memory of {} elements cannot be borrowed", who, name_of(dtype));
         const Dims strides = what->strides ? Dims(std::span(what->strides, what->rank)) : contiguous_strides(shape);
         const auto address = reinterpret_cast<uintptr_t>(what->data);
         if (!what->data && numel(shape) > 0) fail(ErrorKind::Type, "{}: data is NULL", who);

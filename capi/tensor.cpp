@@ -133,7 +133,7 @@ int clikart_tensor_copy_to(const clikart_tensor* tensor, void* data, size_t byte
     return guarded([&] {
         Tensor& t = checked_tensor(tensor, "copy_to");
         settle_size(t, "copy_to");
-        const auto needed = static_cast<size_t>(t.numel() * size_of(t.dtype()));
+        const auto needed = static_cast<size_t>(bytes_of(t.dtype(), t.numel()));
         if (bytes != needed) fail(ErrorKind::Value, "copy_to: {} bytes of room given for {}, which has {}", bytes, describe(t), needed);
         if (!data && needed > 0) fail(ErrorKind::Type, "copy_to: data is NULL");
         copy_to_host(t, data, "copy_to");

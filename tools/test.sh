@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Sets up and runs every test: Python, examples and documentation; C and C++; the same under ASan+UBSan and TSan.
+# Sets up and runs every test: Python, examples and documentation; C and C++; the same, and every operator from Python,
+# under ASan+UBSan, and TSan.
 #
 #   tools/test.sh            everything
 #   tools/test.sh quick      without the sanitizer builds
@@ -25,6 +26,16 @@ build_and_test plain
 if [ "${1:-}" != quick ]; then
     build_and_test asan -Db_sanitize=address,undefined -Dbuildtype=debugoptimized -Doptimization=1
     build_and_test tsan -Db_sanitize=thread -Dbuildtype=debugoptimized -Doptimization=1
+fi
+
+if [ "${1:-}" != quick ]; then
+    say "Every operator from Python, under ASan and UBSan"
+    since=$SECONDS
+    # Leaks are not looked for: the interpreter itself ends with many.
+    CLIKA_LIBRARY="$PWD/build/asan/libclikart.so.0" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+        LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so) $(gcc -print-file-name=libstdc++.so.6)" \
+        python -m pytest -q -p no:cacheprovider tests/python/test_operators.py tests/python/test_packed.py
+    took "operators under ASan"
 fi
 
 say "Python tests, examples, documentation"

@@ -22,6 +22,8 @@ float32 = DType("float32", 12, 32)
 float64 = DType("float64", 13, 64)
 float8_e4m3fn = DType("float8_e4m3fn", 14, 8)
 float8_e5m2 = DType("float8_e5m2", 15, 8)
+int4 = DType("int4", 16, 4)
+uint4 = DType("uint4", 17, 4)
 #: By the name of the NumPy dtype (ml_dtypes' for bfloat16).
 BY_NUMPY_NAME: dict[str, DType] = {
     "bool": bool_,
@@ -39,6 +41,8 @@ BY_NUMPY_NAME: dict[str, DType] = {
     "float64": float64,
     "float8_e4m3fn": float8_e4m3fn,
     "float8_e5m2": float8_e5m2,
+    "int4": int4,
+    "uint4": uint4,
 }
 
 

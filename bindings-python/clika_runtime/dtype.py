@@ -29,7 +29,7 @@ class DType:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element; 0 for int4 and uint4, two of which share a byte."""
         return self.bits // 8
 
     def __repr__(self) -> str:

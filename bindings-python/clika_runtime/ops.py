@@ -521,7 +521,7 @@ def arange(start: TensorLike, end: TensorLike, step: TensorLike = 1, dtype: DTyp
 
 def cast(x: TensorLike, dtype: DType) -> Tensor:
     """The same values as another dtype.  A float becomes an integer by truncation (what does not fit becomes the smallest
-    value), anything becomes a bool by asking whether it is not zero.
+    value), anything becomes a bool by asking whether it is not zero.  int4 and uint4 take the lowest four bits of an int8.
 
     Args:
         x: the tensor.
@@ -2212,7 +2212,7 @@ def neg_(x: Tensor) -> Tensor:
 
 
 def sign(x: TensorLike) -> Tensor:
-    """-1, 0 or 1 as x is below, at or above zero; NaN stays, and 0 comes of -0.
+    """-1, 0 or 1 as x is below, at or above zero; 0 for -0 and, as in torch, for NaN.
 
     Args:
         x: the tensor.
@@ -2233,7 +2233,7 @@ def sign(x: TensorLike) -> Tensor:
 
 
 def sign_(x: Tensor) -> Tensor:
-    """``sign`` written over x: -1, 0 or 1 as x is below, at or above zero; NaN stays, and 0 comes of -0.  Returns x.
+    """``sign`` written over x: -1, 0 or 1 as x is below, at or above zero; 0 for -0 and, as in torch, for NaN.  Returns x.
 
     Example:
         >>> y = crt.sign_(crt.arange(-2, 3))

@@ -151,7 +151,7 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """Bytes of all elements."""
-        return self.numel() * self.dtype.itemsize
+        return (self.numel() * self.dtype.bits + 7) // 8
 
     def numel(self) -> int:
         """The number of elements."""

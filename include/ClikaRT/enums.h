@@ -23,6 +23,8 @@ enum class DataType : std::int32_t {
     Float64 = 13,
     Float8E4M3 = 14,
     Float8E5M2 = 15,
+    Int4 = 16,
+    UInt4 = 17,
 };
 
 /// What went wrong; see Error::kind().
@@ -234,6 +236,8 @@ inline const char* to_string(DataType dtype) {
         case DataType::Float64: return "Float64";
         case DataType::Float8E4M3: return "Float8E4M3";
         case DataType::Float8E5M2: return "Float8E5M2";
+        case DataType::Int4: return "Int4";
+        case DataType::UInt4: return "UInt4";
     }
     return "?";
 }

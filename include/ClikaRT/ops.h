@@ -45,7 +45,7 @@ inline Tensor arange(const Operand& start, const Operand& end, const Operand& st
 }
 
 /// The same values as another dtype.  A float becomes an integer by truncation (what does not fit becomes the smallest
-/// value), anything becomes a bool by asking whether it is not zero.
+/// value), anything becomes a bool by asking whether it is not zero.  int4 and uint4 take the lowest four bits of an int8.
 ///
 /// Args:
 ///     x: the tensor.
@@ -748,7 +748,7 @@ inline const Tensor& neg_(const Tensor& x) {
     return x;
 }
 
-/// -1, 0 or 1 as x is below, at or above zero; NaN stays, and 0 comes of -0.
+/// -1, 0 or 1 as x is below, at or above zero; 0 for -0 and, as in torch, for NaN.
 ///
 /// Args:
 ///     x: the tensor.
@@ -756,7 +756,7 @@ inline Tensor sign(const Operand& x) {
     return Tensor::adopt(clikart_sign(x.handle()));
 }
 
-/// ``sign`` written over x: -1, 0 or 1 as x is below, at or above zero; NaN stays, and 0 comes of -0.  Returns x.
+/// ``sign`` written over x: -1, 0 or 1 as x is below, at or above zero; 0 for -0 and, as in torch, for NaN.  Returns x.
 inline const Tensor& sign_(const Tensor& x) {
     detail::check(clikart_sign_(x.handle()));
     return x;

@@ -24,8 +24,19 @@ inline constexpr size_t kWidestElement = 8;
 
 /// Throws TypeError for a code that is not in the table.
 const DTypeInfo& dtype_info(DType dtype);
+/// Bytes of one element; 0 for those that share one (is_packed).
 inline int64_t size_of(DType dtype) {
     return dtype_info(dtype).bits / 8;
+}
+/// Bytes of `count` elements in order.
+inline int64_t bytes_of(DType dtype, int64_t count) {
+    const int64_t bits = dtype_info(dtype).bits;
+    return bits >= 8 ? count * (bits / 8) : count / 2 + count % 2;
+}
+/// int4 and uint4: two elements in a byte, the first in the lower half.  They are stored, cast and copied, all elements of a
+/// tensor in order; nothing else.
+inline bool is_packed(DType dtype) {
+    return dtype_info(dtype).bits < 8;
 }
 inline std::string_view name_of(DType dtype) {
     return dtype_info(dtype).name;
@@ -57,7 +68,7 @@ bool with_type(DType dtype, F&& f) {
     }
 }
 
-/// The same for every dtype, with the type that holds an element.
+/// The same for every dtype that is not packed, with the type that holds an element.
 template <class F>
 void with_stored_type(DType dtype, F&& f) {
     if (with_type(dtype, f)) return;
@@ -75,7 +86,7 @@ inline bool computes(DType dtype) {
     return category_of(dtype) == DTypeCategory::Float && dtype_info(dtype).bits >= 16;
 }
 inline bool is_integer(DType dtype) {
-    return category_of(dtype) == DTypeCategory::Int;
+    return category_of(dtype) == DTypeCategory::Int && !is_packed(dtype);
 }
 
 }  // namespace clikart

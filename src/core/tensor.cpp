@@ -7,13 +7,13 @@
 namespace clikart {
 
 Ref<Tensor> make_tensor(DType dtype, const Dims& shape, Device device) {
-    auto storage = make_ref<Storage>(numel(shape) * size_of(dtype), device);
+    auto storage = make_ref<Storage>(bytes_of(dtype, numel(shape)), device);
     return make_ref<Tensor>(dtype, shape, contiguous_strides(shape), 0, std::move(storage));
 }
 
 void Tensor::find_size(int64_t size) {
     shape_[0] = size;
-    storage_->materialize(numel() * size_of(dtype_));
+    storage_->materialize(bytes_of(dtype_, numel()));
     size_known_.store(true, std::memory_order_release);
 }
 

@@ -29,7 +29,7 @@ public:
     /// The address of the first element; null until the storage is materialized.
     void* data() const noexcept {
         char* const base = static_cast<char*>(storage_->data());
-        return base ? base + offset_ * size_of(dtype_) : nullptr;
+        return base ? base + bytes_of(dtype_, offset_) : nullptr;
     }
 
     /// False while the first size is to be found by the operator that makes the tensor; shape()[0] is then 0 and means

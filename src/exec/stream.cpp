@@ -57,7 +57,7 @@ Ref<Error> spoiled_by(const Work& work) {
 /// Whether the tensor, no two of whose elements share memory, reaches all that its history is about.  Under the submission
 /// lock.
 bool covers_all(const Tensor& tensor) noexcept {
-    const int64_t bytes = tensor.numel() * size_of(tensor.dtype());
+    const int64_t bytes = bytes_of(tensor.dtype(), tensor.numel());
     if (bytes != tensor.storage().bytes()) return false;
     const char* const begin = static_cast<const char*>(tensor.storage().data());
     return tensor.storage().shared_only_within(begin, begin + bytes);

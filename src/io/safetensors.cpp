@@ -77,7 +77,7 @@ private:
 
 DType dtype_of(std::string_view text, const std::string& name) {
     for (size_t code = 1; code < std::size(dtype_table); ++code) {
-        if (dtype_table[code].safetensors == text) return static_cast<DType>(code);
+        if (!text.empty() && dtype_table[code].safetensors == text) return static_cast<DType>(code);
     }
     fail(ErrorKind::Type, "safetensors: tensor '{}' has the unknown dtype '{}'", name, text.substr(0, 32));
 }
@@ -108,7 +108,7 @@ Record parse_record(const std::string& name, const Json& value) {
     }
     record.begin = unsigned_integer(value["data_offsets"][0], name, "data_offsets");
     record.end = unsigned_integer(value["data_offsets"][1], name, "data_offsets");
-    const auto bytes = static_cast<uint64_t>(checked_numel(record.shape, "safetensors")) * static_cast<uint64_t>(size_of(record.dtype));
+    const auto bytes = static_cast<uint64_t>(bytes_of(record.dtype, checked_numel(record.shape, "safetensors")));
     if (record.end < record.begin || record.end - record.begin != bytes) {
         fail(ErrorKind::Value, "safetensors: tensor '{}' {} of dtype {} needs {} bytes, its range [{}, {}] has another size", name, to_string(record.shape),
              name_of(record.dtype), bytes, record.begin, record.end);
@@ -215,7 +215,10 @@ void save(const std::string& path, const std::vector<Entry>& entries) {
         const Tensor& t = *entry->tensor;
         if (entry->name.empty() || entry->name == kMetadata) fail(ErrorKind::Value, "save: '{}' cannot be the name of a tensor", entry->name);
         if (header.contains(entry->name)) fail(ErrorKind::Value, "save: two tensors are named '{}'", entry->name);
-        const auto bytes = static_cast<uint64_t>(t.numel() * size_of(t.dtype()));
+        if (dtype_info(t.dtype()).safetensors.empty()) {
+            fail(ErrorKind::Type, "save: tensor '{}' is {}, which safetensors files cannot hold", entry->name, name_of(t.dtype()));
+        }
+        const auto bytes = static_cast<uint64_t>(bytes_of(t.dtype(), t.numel()));
         header[entry->name] = {{"dtype", dtype_info(t.dtype()).safetensors},
                                {"shape", std::vector<int64_t>(t.shape().begin(), t.shape().end())},
                                {"data_offsets", {at, at + bytes}}};
@@ -239,7 +242,7 @@ void save(const std::string& path, const std::vector<Entry>& entries) {
         file.write(text.data(), text.size());
         for (const Entry* entry : order) {
             const Tensor& t = *entry->tensor;
-            file.write(t.data(), static_cast<uint64_t>(t.numel() * size_of(t.dtype())));
+            file.write(t.data(), static_cast<uint64_t>(bytes_of(t.dtype(), t.numel())));
         }
         file.finish();
         if (rename(temporary.c_str(), path.c_str()) != 0) fail(ErrorKind::File, "save: '{}' cannot be written: {}", path, std::strerror(errno));

@@ -74,7 +74,8 @@ private:
 };
 
 KernelFn find_kernel(const OpInfo& info, DType dtype) {
-    const KernelFn kernel = cpu_backend().find_kernel(static_cast<int32_t>(info.code), static_cast<int32_t>(dtype));
+    const bool known = !is_packed(dtype) || info.code == OpCode::Cast || info.code == OpCode::Copy || info.code == OpCode::Full;
+    const KernelFn kernel = known ? cpu_backend().find_kernel(static_cast<int32_t>(info.code), static_cast<int32_t>(dtype)) : nullptr;
     if (!kernel) fail(ErrorKind::NotImplemented, "op '{}' has no {} kernel on cpu", info.name, name_of(dtype));
     return kernel;
 }
@@ -149,6 +150,15 @@ void check(Checked& checked, std::span<Tensor* const> given, const Attributes& a
     info.shape(checked.call(attributes), checked.spec);
     checked_numel(checked.spec.shape, info.name);  // whatever the rule came to
     if (info.has_kernel) checked.kernel = find_kernel(info, compute);
+    for (const Tensor* input : checked.inputs) {
+        if (!is_packed(input->dtype())) continue;
+        if (info.has_kernel) find_kernel(info, input->dtype());
+        const bool whole = clikart::is_contiguous(checked.spec.shape, checked.spec.strides) && checked.spec.offset == input->offset();
+        if (info.kind == NodeKind::View && checked.spec.strides.rank() == checked.spec.shape.rank() && !whole) {
+            fail(ErrorKind::NotImplemented, "{}: {} has two elements in a byte, so its only views are of all of them in order; cast it first", info.name,
+                 describe(*input));
+        }
+    }
 }
 
 /// A random operator's attributes, and where it draws from: enough blocks for one for each element that goes in or comes out.
@@ -269,6 +279,7 @@ std::pair<const char*, const char*> extent(const Tensor& t) {
         const int64_t span = t.strides()[d] * (t.shape()[d] - 1);
         (span < 0 ? low : high) += span;
     }
+    if (is_packed(t.dtype())) return {nullptr, static_cast<const char*>(nullptr) + INT64_MAX};  // all of it
     const int64_t size = size_of(t.dtype());
     // Of memory that only its own tensors reach, only the place within it counts, and it may not be there yet.
     const char* const base = t.storage().host_visible() ? static_cast<const char*>(t.storage().data()) : nullptr;
@@ -338,7 +349,7 @@ void copy_into(Tensor& to, Tensor& from) {
     Checked checked(info);
     Tensor* source = &from;
     if (overlaps_otherwise(from, to) || must_be_apart(from, to)) source = checked.owned.emplace_back(copy_of(from)).get();
-    if (source->weak) source = checked.owned.emplace_back(scalar_as(*source, to.dtype())).get();
+    if (source->weak && !is_packed(to.dtype())) source = checked.owned.emplace_back(scalar_as(*source, to.dtype())).get();
     checked.inputs.push_back(source);
     checked.dtypes = {to.dtype(), to.dtype()};
     checked.kernel = find_kernel(source->dtype() == to.dtype() ? info : op_info(OpCode::Cast), to.dtype());  // converted on the way

@@ -113,7 +113,7 @@ void copy_to_host(Tensor& tensor, void* to, const char* who) {
     const Ref<Tensor> dense = dense_now(tensor, who);
     Storage* const storages[] = {&dense->storage()};
     const HostRead reading(storages);
-    if (const int64_t bytes = dense->numel() * size_of(dense->dtype())) std::memcpy(to, dense->data(), static_cast<size_t>(bytes));
+    if (const int64_t bytes = bytes_of(dense->dtype(), dense->numel())) std::memcpy(to, dense->data(), static_cast<size_t>(bytes));
 }
 
 }  // namespace clikart

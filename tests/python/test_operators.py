@@ -383,22 +383,6 @@ def test_promotion(a: tuple[str, Any], b: tuple[str, Any], want: str) -> None:
     assert crt.add(make(*b), make(*a)).dtype is DTYPE[want]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ["exp", "tanh"])
-def test_accuracy_over_the_whole_range(name: str, dtype: str) -> None:
-    """ULPs of a dense sample; the tolerance column in ULPs is what docs/numerics.md promises."""
-    reach = {"exp": (-104, 89) if dtype == "float32" else (-746, 710), "tanh": (-25, 25)}[name]
-    x = np.concatenate([np.linspace(*reach, 400_001), np.geomspace(1e-30, 1, 100_001), -np.geomspace(1e-30, 1, 100_001)]).astype(dtype)
-    got = getattr(crt, name)(crt.tensor(x)).numpy().astype(np.longdouble)
-    with np.errstate(all="ignore"):
-        want = getattr(np, name)(x.astype(np.longdouble))
-        ulp = np.spacing(np.abs(want).astype(dtype)).astype(np.longdouble)
-        finite = np.isfinite(want.astype(dtype))
-    worst = (np.abs(got - want)[finite] / ulp[finite]).max()
-    limit = {"exp": 1, "tanh": 2.5 if "baseline" in crt.build_report() else 2.0}[name]
-    assert worst <= limit, worst
-
-
 def test_bytes_move_whatever_their_dtype() -> None:
     x = np.arange(12, dtype=np.float16).reshape(3, 4)
     t = crt.tensor(x)

@@ -24,6 +24,8 @@ enum {
     CLIKART_FLOAT64 = 13,
     CLIKART_FLOAT8_E4M3FN = 14,
     CLIKART_FLOAT8_E5M2 = 15,
+    CLIKART_INT4 = 16,
+    CLIKART_UINT4 = 17,
 };
 
 /* What went wrong. */

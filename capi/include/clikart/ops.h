@@ -41,7 +41,7 @@ CLIKART_API clikart_tensor* clikart_full(const int64_t* shape, size_t n_shape, c
 CLIKART_API clikart_tensor* clikart_arange(const clikart_tensor* start, const clikart_tensor* end, const clikart_tensor* step, clikart_dtype dtype, const clikart_placement* where);
 
 /* The same values as another dtype.  A float becomes an integer by truncation (what does not fit becomes the smallest
- * value), anything becomes a bool by asking whether it is not zero.
+ * value), anything becomes a bool by asking whether it is not zero.  int4 and uint4 take the lowest four bits of an int8.
  *
  * Args:
  *     x: the tensor.
@@ -471,7 +471,7 @@ CLIKART_API int clikart_sigmoid_(clikart_tensor* x);
 CLIKART_API clikart_tensor* clikart_neg(const clikart_tensor* x);
 CLIKART_API int clikart_neg_(clikart_tensor* x);
 
-/* -1, 0 or 1 as x is below, at or above zero; NaN stays, and 0 comes of -0.
+/* -1, 0 or 1 as x is below, at or above zero; 0 for -0 and, as in torch, for NaN.
  *
  * Args:
  *     x: the tensor. */

@@ -101,7 +101,12 @@ struct GeluFn {
             const V inner = hn::Mul(set(d, 0.79788456080286535588), hn::MulAdd(cube, set(d, 0.044715), x));
             return hn::Mul(half, hn::Add(one, tanh(d, inner)));
         }
-        return hn::Mul(half, hn::Add(one, erf(d, hn::Mul(x, set(d, 0.70710678118654752440)))));
+        const V scaled = hn::Mul(x, set(d, 0.70710678118654752440));
+        if constexpr (std::is_same_v<hn::TFromD<D>, float>) {
+            return hn::Mul(half, hn::Add(one, rough_erf(d, scaled)));
+        } else {
+            return hn::Mul(half, hn::Add(one, erf(d, scaled)));
+        }
     }
 };
 struct SiluFn {

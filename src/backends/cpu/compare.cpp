@@ -40,16 +40,17 @@ struct XorFn {
     bool operator()(bool a, bool b) const { return a ^ b; }
 };
 
-/// By width: what the bits mean is of no concern.
+/// By width: what the bits mean is of no concern.  The condition is a byte, 0 or 1, of which the compiler makes masks.
 struct WhereFn {
     template <class T>
-    T operator()(bool condition, T a, T b) const {
-        return condition ? a : b;
+    T operator()(uint8_t condition, T a, T b) const {
+        const T mask = static_cast<T>(T(0) - T(condition));
+        return static_cast<T>((a & mask) | (b & ~mask));
     }
 };
 template <class T>
 ElementLoop where_of(DType t) {
-    return {&scalar_loop<WhereFn, T, bool, T, T>, {DType::Bool, t, t}, t};
+    return {&scalar_loop<WhereFn, T, uint8_t, T, T>, {DType::Bool, t, t}, t};
 }
 ElementLoop where_loop(DType t) {
     switch (size_of(t)) {

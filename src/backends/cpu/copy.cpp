@@ -11,12 +11,55 @@
 namespace clikart::cpu {
 namespace {
 
+/// Of packed elements, all of which are in order.
+void copy_packed(const View& in, const View& out) {
+    if (numel(shape_of(in)) != numel(shape_of(out))) fail(ErrorKind::NotImplemented, "{} elements cannot be broadcast", name_of(dtype_of(in)));
+    std::memcpy(out.data, in.data, static_cast<size_t>(bytes_of(dtype_of(out), numel(shape_of(out)))));
+}
+
 void copy(const KernelCall& call) {
+    if (is_packed(dtype_of(call.inputs[0]))) return copy_packed(call.inputs[0], call.outputs[0]);
     copy_view(call, call.inputs[0], call.outputs[0]);
+}
+
+void cast(const KernelCall& call);
+
+/// From or to packed elements, by way of one in a byte.
+void cast_packed(const KernelCall& call) {
+    View in = call.inputs[0], out = call.outputs[0];
+    const int64_t n = numel(shape_of(out)), pieces = (n / 2 + kPiece) / kPiece;
+    if (is_packed(dtype_of(in)) && is_packed(dtype_of(out))) return copy_packed(in, out);
+    const bool packs = is_packed(dtype_of(out));
+    View& bytes = packs ? out : in;  // becomes the way station
+    auto* const packed = static_cast<uint8_t*>(bytes.data);
+    const bool is_signed = dtype_of(bytes) == DType::Int4;
+    const Scratch scratch(static_cast<size_t>(n));
+    auto* const single = scratch.as<uint8_t>();
+    const Dims strides = contiguous_strides(shape_of(bytes));
+    bytes = {single, bytes.shape, strides.data(), bytes.rank, static_cast<int32_t>(is_signed ? DType::Int8 : DType::UInt8)};
+    KernelCall station = call;
+    station.inputs = &in;
+    station.outputs = &out;
+    if (packs) cast(station);
+    parallel_for(call, pieces, [&](int64_t piece) {
+        const int64_t end = std::min((n + 1) / 2, (piece + 1) * kPiece);
+        for (int64_t i = piece * kPiece; i < end; ++i) {
+            const bool both = 2 * i + 1 < n;
+            if (packs) {
+                packed[i] = static_cast<uint8_t>((single[2 * i] & 15) | (both ? single[2 * i + 1] << 4 : 0));
+            } else {
+                const auto widened = [is_signed](int half) { return static_cast<uint8_t>(is_signed ? (half ^ 8) - 8 : half); };
+                single[2 * i] = widened(packed[i] & 15);
+                if (both) single[2 * i + 1] = widened(packed[i] >> 4);
+            }
+        }
+    });
+    if (!packs) cast(station);
 }
 
 void cast(const KernelCall& call) {
     const View &in = call.inputs[0], &out = call.outputs[0];
+    if (is_packed(dtype_of(in)) || is_packed(dtype_of(out))) return cast_packed(call);
     if (in.dtype == out.dtype) return copy_view(call, in, out);
     const StridedLoop<2> loop(out, {&in, 1});
     const ConvertFn run = find_convert(dtype_of(in), dtype_of(out));

@@ -1,13 +1,8 @@
 // Which instruction sets kernels are compiled for.  Include before any header of Highway.
-// Three targets: the baseline every x86-64 has, AVX2 with FMA, and AVX-512; one less in a sanitizer build, where the
-// code is of interest and not its speed.
+// Three targets: the baseline every x86-64 has, AVX2 with FMA, and AVX-512; AVX2 alone in a sanitizer build (see meson.build).
 #pragma once
 
-#if defined(CLIKART_SANITIZED)
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3 | HWY_AVX3_DL)
-#else
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
-#endif
 
 namespace clikart::cpu {
 

@@ -1,4 +1,5 @@
 // SLEEF's functions on vectors of Highway: at most 1 ULP off (erfc 1.5) over the whole range.
+// Those that it computes only for a part of the range are in unary_math.cpp, completed.
 // Included once for each SIMD target (hence no ordinary include guard), inside files that go through foreach_target.
 #if defined(CLIKART_CPU_SLEEF_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef CLIKART_CPU_SLEEF_INL_H
@@ -66,8 +67,7 @@ CLIKART_SLEEF_1(expm1, u10)
 CLIKART_SLEEF_1(log, u10)
 CLIKART_SLEEF_1(log2, u10)
 CLIKART_SLEEF_1(log10, u10)
-CLIKART_SLEEF_1(log1p, u10)
-CLIKART_SLEEF_1(sin, u10)
+CLIKART_SLEEF_1(log1p, u10)CLIKART_SLEEF_1(sin, u10)
 CLIKART_SLEEF_1(cos, u10)
 CLIKART_SLEEF_1(tan, u10)
 CLIKART_SLEEF_1(asin, u10)

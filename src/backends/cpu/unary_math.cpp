@@ -6,6 +6,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <numbers>
+
 #include "backends/cpu/elementwise-inl.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/math-inl.h"
@@ -34,26 +36,74 @@ CLIKART_FUNCTOR(Expm1Fn, expm1(d, x))
 CLIKART_FUNCTOR(LogFn, log(d, x))
 CLIKART_FUNCTOR(Log2Fn, log2(d, x))
 CLIKART_FUNCTOR(Log10Fn, log10(d, x))
-CLIKART_FUNCTOR(Log1pFn, log1p(d, x))
 CLIKART_FUNCTOR(SinFn, sin(d, x))
 CLIKART_FUNCTOR(CosFn, cos(d, x))
 CLIKART_FUNCTOR(TanFn, tan(d, x))
 CLIKART_FUNCTOR(AsinFn, asin(d, x))
 CLIKART_FUNCTOR(AcosFn, acos(d, x))
 CLIKART_FUNCTOR(AtanFn, atan(d, x))
-CLIKART_FUNCTOR(SinhFn, sinh(d, x))
-CLIKART_FUNCTOR(CoshFn, cosh(d, x))
 CLIKART_FUNCTOR(TanhFn, tanh(d, x))
-CLIKART_FUNCTOR(AsinhFn, asinh(d, x))
-CLIKART_FUNCTOR(AcoshFn, acosh(d, x))
 CLIKART_FUNCTOR(AtanhFn, atanh(d, x))
 CLIKART_FUNCTOR(ErfFn, erf(d, x))
 CLIKART_FUNCTOR(ErfcFn, erfc(d, x))
-CLIKART_FUNCTOR(LgammaFn, lgamma(d, hn::IfThenElse(hn::Eq(x, hn::Neg(hn::Set(d, std::numeric_limits<hn::TFromD<D>>::infinity()))), hn::Neg(x), x)))
 CLIKART_FUNCTOR(SqrtFn, hn::Sqrt(x))
 CLIKART_FUNCTOR(RsqrtFn, hn::Div(hn::Set(d, 1), hn::Sqrt(x)))
 CLIKART_FUNCTOR(ReciprocalFn, hn::Div(hn::Set(d, 1), x))
 CLIKART_FUNCTOR(SigmoidFn, sigmoid(d, x))
+
+// SLEEF gives infinity where these are large, but not that large.
+template <class D>
+HWY_INLINE hn::Vec<D> set(D d, double value) {
+    return hn::Set(d, static_cast<hn::TFromD<D>>(value));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> large(D d) {
+    return set(d, sizeof(hn::TFromD<D>) == sizeof(float) ? 1e9 : 1e18);
+}
+struct Log1pFn {
+    template <class D, class V>
+    HWY_INLINE V operator()(D d, V x) const {
+        return hn::IfThenElse(hn::Gt(x, large(d)), log(d, x), log1p(d, x));
+    }
+};
+struct SinhFn {
+    template <class D, class V>
+    HWY_INLINE V operator()(D d, V x) const {
+        const V size = hn::Abs(x), near_the_end = hn::Set(d, ExpConstants<hn::TFromD<D>>::plain);
+        if (HWY_LIKELY(hn::AllFalse(d, hn::Gt(size, near_the_end)))) return sinh(d, x);
+        return hn::IfThenElse(hn::Gt(size, near_the_end), hn::CopySignToAbs(exp_anywhere<-1>(d, size), x), sinh(d, x));
+    }
+};
+struct CoshFn {
+    template <class D, class V>
+    HWY_INLINE V operator()(D d, V x) const {
+        const V size = hn::Abs(x), near_the_end = hn::Set(d, ExpConstants<hn::TFromD<D>>::plain);
+        if (HWY_LIKELY(hn::AllFalse(d, hn::Gt(size, near_the_end)))) return cosh(d, x);
+        return hn::IfThenElse(hn::Gt(size, near_the_end), exp_anywhere<-1>(d, size), cosh(d, x));
+    }
+};
+struct AsinhFn {
+    template <class D, class V>
+    HWY_INLINE V operator()(D d, V x) const {
+        const V size = hn::Abs(x), doubled = hn::Add(log(d, size), set(d, std::numbers::ln2));
+        return hn::IfThenElse(hn::Gt(size, large(d)), hn::CopySignToAbs(doubled, x), asinh(d, x));
+    }
+};
+struct AcoshFn {
+    template <class D, class V>
+    HWY_INLINE V operator()(D d, V x) const {
+        return hn::IfThenElse(hn::Gt(x, large(d)), hn::Add(log(d, x), set(d, std::numbers::ln2)), acosh(d, x));
+    }
+};
+/// Stirling's formula where its next term is below the last digit.
+struct LgammaFn {
+    template <class D, class V>
+    HWY_INLINE V operator()(D d, V x) const {
+        const V far = hn::MulAdd(x, hn::Sub(log(d, x), set(d, 1)), hn::Mul(log(d, x), set(d, -0.5)));
+        const V inside = hn::IfThenElse(hn::Eq(hn::Abs(x), set(d, std::numeric_limits<double>::infinity())), hn::Abs(x), lgamma(d, x));
+        return hn::IfThenElse(hn::Gt(x, large(d)), hn::IfThenElse(hn::Eq(x, hn::Add(x, x)), x, far), inside);
+    }
+};
 
 /// Giles' approximation (M. Giles, "Approximating the erfinv function", 2010) as a start, then two steps of Newton's method
 /// in double with an exact derivative; in float the start is kept when it is exact anyway (0, -1, 1, NaN).

@@ -44,7 +44,7 @@ struct SignFn {
     template <FloatTag D, class V>
     HWY_INLINE V operator()(D d, V x) const {
         const V zero = hn::Zero(d), one = hn::Set(d, 1);
-        return hn::IfThenElse(hn::Gt(x, zero), one, hn::IfThenElse(hn::Lt(x, zero), hn::Neg(one), hn::IfThenElse(hn::IsNaN(x), x, zero)));
+        return hn::IfThenElse(hn::Gt(x, zero), one, hn::IfThenElse(hn::Lt(x, zero), hn::Neg(one), zero));
     }
     template <class T>
     T operator()(T x) const {

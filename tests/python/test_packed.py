@@ -1,0 +1,64 @@
+"""int4 and uint4: two elements in a byte."""
+
+import numpy as np
+import pytest
+
+import clika_runtime as crt
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2,), (7,), (3, 5), (4, 33), (100_001,)])
+@pytest.mark.parametrize(("dtype", "wide", "low", "high"), [("int4", "int8", -8, 8), ("uint4", "uint8", 0, 16)])
+def test_there_and_back(dtype, wide, low, high, shape):
+    values = np.random.default_rng(1).integers(low, high, shape).astype(wide)
+    packed = crt.cast(crt.tensor(values), getattr(crt, dtype))
+    assert packed.dtype is getattr(crt, dtype) and packed.shape == shape
+    assert packed.nbytes == (values.size + 1) // 2
+    for to in ("int8", "uint8", "int32", "float32", "bfloat16"):
+        got = crt.cast(packed, getattr(crt, to)).numpy()
+        np.testing.assert_array_equal(got.astype(np.float64), values.astype(got.dtype).astype(np.float64))
+
+
+def test_what_does_not_fit_loses_bits():
+    x = crt.tensor(np.array([7, 8, -8, -9, 16, 255], np.int32))
+    assert crt.cast(crt.cast(x, crt.int4), crt.int32).tolist() == [7, -8, -8, 7, 0, -1]
+    assert crt.cast(crt.cast(x, crt.uint4), crt.int32).tolist() == [7, 8, 8, 7, 0, 15]
+
+
+def test_strided_and_broadcast_sources():
+    x = crt.tensor(np.arange(24, dtype=np.float32).reshape(4, 6) % 8)
+    turned = crt.cast(crt.permute(x, (1, 0)), crt.int4)
+    np.testing.assert_array_equal(crt.cast(turned, crt.float32).numpy(), x.numpy().T)
+    assert crt.cast(crt.full([3, 3], 5, crt.uint4), crt.int64).tolist() == [[5] * 3] * 3
+
+
+def test_views_and_copies():
+    x = crt.cast(crt.tensor(np.arange(12, dtype=np.int8) - 6), crt.int4)
+    assert crt.cast(crt.reshape(x, [3, 4]), crt.int8).tolist() == (np.arange(12) - 6).reshape(3, 4).tolist()
+    assert crt.cast(crt.copy(x), crt.int8).tolist() == (np.arange(12) - 6).tolist()
+    y = crt.full([12], 0, crt.int4)
+    y.copy_(x)
+    assert crt.cast(y, crt.int8).tolist() == (np.arange(12) - 6).tolist()
+    y.copy_(3)
+    assert crt.cast(y, crt.int8).tolist() == [3] * 12
+    for refused in (lambda: crt.slice(x, 0, 1), lambda: crt.select(x, 0, 3), lambda: crt.permute(crt.reshape(x, [3, 4]), [1, 0])):
+        with pytest.raises(NotImplementedError, match="two elements in a byte"):
+            refused()
+
+
+@pytest.mark.parametrize(
+    "call", [lambda x: crt.neg(x), lambda x: crt.add(x, x), lambda x: crt.isnan(x), lambda x: crt.where(crt.tensor(True), x, x), lambda x: crt.concat([x, x])]
+)
+def test_nothing_computes_in_them(call):
+    x = crt.full([4], 1, crt.int4)
+    with pytest.raises(NotImplementedError, match=r"^op '\w+' has no int4 kernel on cpu$"):
+        call(x)
+
+
+def test_no_dtype_is_common_with_others():
+    with pytest.raises(TypeError, match="no common dtype for int4 and float32"):
+        crt.add(crt.full([4], 1, crt.int4), crt.ones([4]))
+
+
+def test_files_cannot_hold_them(tmp_path):
+    with pytest.raises(TypeError, match="int4, which safetensors files cannot hold"):
+        crt.save({"x": crt.full([4], 1, crt.int4)}, tmp_path / "x.safetensors")
