@@ -25,6 +25,8 @@ DTypes dtype_compare(const OpCall&);          // bool, computed in the promotion
 DTypes dtype_logical(const OpCall&);          // bool, computed from bools
 DTypes dtype_predicate(const OpCall&);        // bool, computed from the input's dtype
 DTypes dtype_where(const OpCall&);            // the promotion of all but the first input, which is bool
+DTypes dtype_convolution(const OpCall&);      // floats, all inputs of one dtype
+DTypes dtype_max_indices(const OpCall&);      // as the input, which is not bool, and int64
 
 void shape_same(const OpCall&, OutputSpec&);
 void shape_broadcast(const OpCall&, OutputSpec&);  // of all inputs
@@ -36,6 +38,12 @@ void shape_softmax(const OpCall&, OutputSpec&);
 void shape_concat(const OpCall&, OutputSpec&);
 void shape_matmul(const OpCall&, OutputSpec&);
 void shape_nonzero(const OpCall&, OutputSpec&);
+// Windows that slide over spatial dimensions, channels last.
+void shape_convolution(const OpCall&, OutputSpec&);
+void shape_transposed_convolution(const OpCall&, OutputSpec&);
+void shape_max_pool(const OpCall&, OutputSpec&);
+void shape_avg_pool(const OpCall&, OutputSpec&);
+void shape_adaptive_pool(const OpCall&, OutputSpec&);
 // Views.
 void shape_reshape(const OpCall&, OutputSpec&);
 void shape_permute(const OpCall&, OutputSpec&);
