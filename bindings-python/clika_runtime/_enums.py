@@ -227,6 +227,27 @@ class OpCode(enum.Enum):
     MaskedFill = 374
     MaskedScatter = 375
     Embedding = 376
+    Conv1d = 490
+    Conv2d = 491
+    Conv3d = 492
+    ConvTranspose1d = 493
+    ConvTranspose2d = 494
+    ConvTranspose3d = 495
+    MaxPool1d = 496
+    MaxPool2d = 497
+    MaxPool3d = 498
+    MaxPool1dWithIndices = 499
+    MaxPool2dWithIndices = 500
+    MaxPool3dWithIndices = 501
+    AvgPool1d = 502
+    AvgPool2d = 503
+    AvgPool3d = 504
+    AdaptiveAvgPool1d = 505
+    AdaptiveAvgPool2d = 506
+    AdaptiveAvgPool3d = 507
+    AdaptiveMaxPool1d = 508
+    AdaptiveMaxPool2d = 509
+    AdaptiveMaxPool3d = 510
 
 
 class NodeKind(enum.Enum):

@@ -35,6 +35,12 @@ __all__ = [
     "acos_",
     "acosh",
     "acosh_",
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
     "add",
     "add_",
     "amax",
@@ -51,6 +57,9 @@ __all__ = [
     "atan_",
     "atanh",
     "atanh_",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
     "bincount",
     "bitwise_and",
     "bitwise_and_",
@@ -66,6 +75,12 @@ __all__ = [
     "celu",
     "celu_",
     "concat",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "copy",
     "copysign",
     "copysign_",
@@ -160,6 +175,12 @@ __all__ = [
     "masked_scatter",
     "masked_select",
     "matmul",
+    "max_pool1d",
+    "max_pool1d_with_indices",
+    "max_pool2d",
+    "max_pool2d_with_indices",
+    "max_pool3d",
+    "max_pool3d_with_indices",
     "maximum",
     "maximum_",
     "mean",
@@ -374,6 +395,27 @@ _masked_select = lib.clikart_masked_select
 _masked_fill = lib.clikart_masked_fill
 _masked_scatter = lib.clikart_masked_scatter
 _embedding = lib.clikart_embedding
+_conv1d = lib.clikart_conv1d
+_conv2d = lib.clikart_conv2d
+_conv3d = lib.clikart_conv3d
+_conv_transpose1d = lib.clikart_conv_transpose1d
+_conv_transpose2d = lib.clikart_conv_transpose2d
+_conv_transpose3d = lib.clikart_conv_transpose3d
+_max_pool1d = lib.clikart_max_pool1d
+_max_pool2d = lib.clikart_max_pool2d
+_max_pool3d = lib.clikart_max_pool3d
+_max_pool1d_with_indices = lib.clikart_max_pool1d_with_indices
+_max_pool2d_with_indices = lib.clikart_max_pool2d_with_indices
+_max_pool3d_with_indices = lib.clikart_max_pool3d_with_indices
+_avg_pool1d = lib.clikart_avg_pool1d
+_avg_pool2d = lib.clikart_avg_pool2d
+_avg_pool3d = lib.clikart_avg_pool3d
+_adaptive_avg_pool1d = lib.clikart_adaptive_avg_pool1d
+_adaptive_avg_pool2d = lib.clikart_adaptive_avg_pool2d
+_adaptive_avg_pool3d = lib.clikart_adaptive_avg_pool3d
+_adaptive_max_pool1d = lib.clikart_adaptive_max_pool1d
+_adaptive_max_pool2d = lib.clikart_adaptive_max_pool2d
+_adaptive_max_pool3d = lib.clikart_adaptive_max_pool3d
 _add_ = lib.clikart_add_
 _sub_ = lib.clikart_sub_
 _mul_ = lib.clikart_mul_
@@ -4982,6 +5024,666 @@ def embedding(index: TensorLike, weight: TensorLike) -> Tensor:
     if scoped:
         apply()
     handle = _embedding(index._handle if type(index) is Tensor else operand(index), weight._handle if type(weight) is Tensor else operand(weight))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
+    """The convolution of x with weight over 1 spatial dimension, channels last: each result is the sum of the products of a window of
+    x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
+
+    Args:
+        x: [batch, length, in], or without the batch.
+        weight: [out, k, in / groups].
+        bias: [out].
+        stride: the step from one window to the next.
+        padding: how many zeros are around x, at each side.
+        dilation: the step between the elements of a window.
+        groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
+
+    Raises:
+        ValueError: shapes that do not fit, a window larger than the padded x, or a parameter out of its range.
+        TypeError: not floating point, different dtypes, or a number.
+
+    Example:
+        >>> y = crt.conv1d(crt.ones([1, 5, 3]), crt.ones([2, 3, 3]), padding=1)
+    """
+    if scoped:
+        apply()
+    handle = _conv1d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(dilation), as_int(groups))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
+    """The convolution of x with weight over 2 spatial dimensions, channels last: each result is the sum of the products of a window of
+    x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
+
+    Args:
+        x: [batch, height, width, in], or without the batch.
+        weight: [out, kh, kw, in / groups].
+        bias: [out].
+        stride: the step from one window to the next.
+        padding: how many zeros are around x, at each side.
+        dilation: the step between the elements of a window.
+        groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
+
+    Raises:
+        ValueError: shapes that do not fit, a window larger than the padded x, or a parameter out of its range.
+        TypeError: not floating point, different dtypes, or a number.
+
+    Example:
+        >>> y = crt.conv2d(crt.ones([1, 5, 5, 3]), crt.ones([2, 3, 3, 3]), padding=1)
+    """
+    if scoped:
+        apply()
+    handle = _conv2d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(dilation), as_int(groups))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def conv3d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
+    """The convolution of x with weight over 3 spatial dimensions, channels last: each result is the sum of the products of a window of
+    x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
+
+    Args:
+        x: [batch, depth, height, width, in], or without the batch.
+        weight: [out, kd, kh, kw, in / groups].
+        bias: [out].
+        stride: the step from one window to the next.
+        padding: how many zeros are around x, at each side.
+        dilation: the step between the elements of a window.
+        groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
+
+    Raises:
+        ValueError: shapes that do not fit, a window larger than the padded x, or a parameter out of its range.
+        TypeError: not floating point, different dtypes, or a number.
+
+    Example:
+        >>> y = crt.conv3d(crt.ones([1, 5, 5, 5, 3]), crt.ones([2, 3, 3, 3, 3]), padding=1)
+    """
+    if scoped:
+        apply()
+    handle = _conv3d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(dilation), as_int(groups))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def conv_transpose1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] = (0,), output_padding: int | Sequence[int] = (0,), groups: int = 1, dilation: int | Sequence[int] = (1,)) -> Tensor:
+    """The transposed convolution over 1 spatial dimension, channels last: each element of x adds its products with a kernel to a window of the
+    result.  It undoes the change of shape of conv1d with the same parameters.  A list of one entry counts for all spatial
+    dimensions.
+
+    Args:
+        x: [batch, length, in], or without the batch.
+        weight: [in, k, out / groups].
+        bias: [out].
+        stride: the step from one window to the next.
+        padding: how much is cut off the result, at each side.
+        output_padding: how much longer the result is at its end; less than stride or dilation.
+        groups: the channels fall into so many groups, each with kernels of its own; in is a multiple of it.
+        dilation: the step between the elements of a window.
+
+    Raises:
+        ValueError: shapes that do not fit, a result without elements, or a parameter out of its range.
+        TypeError: not floating point, different dtypes, or a number.
+
+    Example:
+        >>> y = crt.conv_transpose1d(crt.ones([1, 5, 3]), crt.ones([3, 3, 2]), stride=2)
+    """
+    if scoped:
+        apply()
+    handle = _conv_transpose1d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(output_padding), as_int(groups), *int_list(dilation))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def conv_transpose2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] = (0,), output_padding: int | Sequence[int] = (0,), groups: int = 1, dilation: int | Sequence[int] = (1,)) -> Tensor:
+    """The transposed convolution over 2 spatial dimensions, channels last: each element of x adds its products with a kernel to a window of the
+    result.  It undoes the change of shape of conv2d with the same parameters.  A list of one entry counts for all spatial
+    dimensions.
+
+    Args:
+        x: [batch, height, width, in], or without the batch.
+        weight: [in, kh, kw, out / groups].
+        bias: [out].
+        stride: the step from one window to the next.
+        padding: how much is cut off the result, at each side.
+        output_padding: how much longer the result is at its end; less than stride or dilation.
+        groups: the channels fall into so many groups, each with kernels of its own; in is a multiple of it.
+        dilation: the step between the elements of a window.
+
+    Raises:
+        ValueError: shapes that do not fit, a result without elements, or a parameter out of its range.
+        TypeError: not floating point, different dtypes, or a number.
+
+    Example:
+        >>> y = crt.conv_transpose2d(crt.ones([1, 5, 5, 3]), crt.ones([3, 3, 3, 2]), stride=2)
+    """
+    if scoped:
+        apply()
+    handle = _conv_transpose2d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(output_padding), as_int(groups), *int_list(dilation))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def conv_transpose3d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] = (0,), output_padding: int | Sequence[int] = (0,), groups: int = 1, dilation: int | Sequence[int] = (1,)) -> Tensor:
+    """The transposed convolution over 3 spatial dimensions, channels last: each element of x adds its products with a kernel to a window of the
+    result.  It undoes the change of shape of conv3d with the same parameters.  A list of one entry counts for all spatial
+    dimensions.
+
+    Args:
+        x: [batch, depth, height, width, in], or without the batch.
+        weight: [in, kd, kh, kw, out / groups].
+        bias: [out].
+        stride: the step from one window to the next.
+        padding: how much is cut off the result, at each side.
+        output_padding: how much longer the result is at its end; less than stride or dilation.
+        groups: the channels fall into so many groups, each with kernels of its own; in is a multiple of it.
+        dilation: the step between the elements of a window.
+
+    Raises:
+        ValueError: shapes that do not fit, a result without elements, or a parameter out of its range.
+        TypeError: not floating point, different dtypes, or a number.
+
+    Example:
+        >>> y = crt.conv_transpose3d(crt.ones([1, 5, 5, 5, 3]), crt.ones([3, 3, 3, 3, 2]), stride=2)
+    """
+    if scoped:
+        apply()
+    handle = _conv_transpose3d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(output_padding), as_int(groups), *int_list(dilation))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def max_pool1d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Sequence[int] = (), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), ceil_mode: bool = False) -> Tensor:
+    """The largest element of each window over 1 spatial dimension, channels last; NaN where there is one.  A list of one
+    entry counts for all spatial dimensions.
+
+    Args:
+        x: [batch, length, channels], or without the batch.
+        kernel_size: the window's size.
+        stride: the step from one window to the next; kernel_size when it is empty.
+        padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+        dilation: the step between the elements of a window.
+        ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+
+    Raises:
+        ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+        TypeError: bools.
+
+    Example:
+        >>> y = crt.max_pool1d(crt.ones([1, 4, 3]), 2)
+    """
+    if scoped:
+        apply()
+    handle = _max_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def max_pool2d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Sequence[int] = (), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), ceil_mode: bool = False) -> Tensor:
+    """The largest element of each window over 2 spatial dimensions, channels last; NaN where there is one.  A list of one
+    entry counts for all spatial dimensions.
+
+    Args:
+        x: [batch, height, width, channels], or without the batch.
+        kernel_size: the window's size.
+        stride: the step from one window to the next; kernel_size when it is empty.
+        padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+        dilation: the step between the elements of a window.
+        ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+
+    Raises:
+        ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+        TypeError: bools.
+
+    Example:
+        >>> y = crt.max_pool2d(crt.ones([1, 4, 4, 3]), 2)
+    """
+    if scoped:
+        apply()
+    handle = _max_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def max_pool3d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Sequence[int] = (), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), ceil_mode: bool = False) -> Tensor:
+    """The largest element of each window over 3 spatial dimensions, channels last; NaN where there is one.  A list of one
+    entry counts for all spatial dimensions.
+
+    Args:
+        x: [batch, depth, height, width, channels], or without the batch.
+        kernel_size: the window's size.
+        stride: the step from one window to the next; kernel_size when it is empty.
+        padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+        dilation: the step between the elements of a window.
+        ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+
+    Raises:
+        ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+        TypeError: bools.
+
+    Example:
+        >>> y = crt.max_pool3d(crt.ones([1, 4, 4, 4, 3]), 2)
+    """
+    if scoped:
+        apply()
+    handle = _max_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+class MaxPool1dWithIndicesResult(NamedTuple):
+    """What :func:`max_pool1d_with_indices` returns."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def max_pool1d_with_indices(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Sequence[int] = (), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), ceil_mode: bool = False) -> MaxPool1dWithIndicesResult:
+    """The largest element of each window over 1 spatial dimension, channels last, and where it is; NaN where there is one.  A list of one
+    entry counts for all spatial dimensions.  An index counts the places of the spatial dimensions in row-major order; of
+    equal elements it is the first one's.
+
+    Args:
+        x: [batch, length, channels], or without the batch.
+        kernel_size: the window's size.
+        stride: the step from one window to the next; kernel_size when it is empty.
+        padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+        dilation: the step between the elements of a window.
+        ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+
+    Raises:
+        ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+        TypeError: bools.
+
+    Example:
+        >>> y = crt.max_pool1d_with_indices(crt.ones([1, 4, 3]), 2)
+    """
+    if scoped:
+        apply()
+    outputs = ffi.new("clikart_tensor*[2]")
+    status = _max_pool1d_with_indices(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode, outputs)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return MaxPool1dWithIndicesResult(wrap(outputs[0]), wrap(outputs[1]))
+
+
+class MaxPool2dWithIndicesResult(NamedTuple):
+    """What :func:`max_pool2d_with_indices` returns."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def max_pool2d_with_indices(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Sequence[int] = (), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), ceil_mode: bool = False) -> MaxPool2dWithIndicesResult:
+    """The largest element of each window over 2 spatial dimensions, channels last, and where it is; NaN where there is one.  A list of one
+    entry counts for all spatial dimensions.  An index counts the places of the spatial dimensions in row-major order; of
+    equal elements it is the first one's.
+
+    Args:
+        x: [batch, height, width, channels], or without the batch.
+        kernel_size: the window's size.
+        stride: the step from one window to the next; kernel_size when it is empty.
+        padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+        dilation: the step between the elements of a window.
+        ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+
+    Raises:
+        ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+        TypeError: bools.
+
+    Example:
+        >>> y = crt.max_pool2d_with_indices(crt.ones([1, 4, 4, 3]), 2)
+    """
+    if scoped:
+        apply()
+    outputs = ffi.new("clikart_tensor*[2]")
+    status = _max_pool2d_with_indices(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode, outputs)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return MaxPool2dWithIndicesResult(wrap(outputs[0]), wrap(outputs[1]))
+
+
+class MaxPool3dWithIndicesResult(NamedTuple):
+    """What :func:`max_pool3d_with_indices` returns."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def max_pool3d_with_indices(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Sequence[int] = (), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), ceil_mode: bool = False) -> MaxPool3dWithIndicesResult:
+    """The largest element of each window over 3 spatial dimensions, channels last, and where it is; NaN where there is one.  A list of one
+    entry counts for all spatial dimensions.  An index counts the places of the spatial dimensions in row-major order; of
+    equal elements it is the first one's.
+
+    Args:
+        x: [batch, depth, height, width, channels], or without the batch.
+        kernel_size: the window's size.
+        stride: the step from one window to the next; kernel_size when it is empty.
+        padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+        dilation: the step between the elements of a window.
+        ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+
+    Raises:
+        ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+        TypeError: bools.
+
+    Example:
+        >>> y = crt.max_pool3d_with_indices(crt.ones([1, 4, 4, 4, 3]), 2)
+    """
+    if scoped:
+        apply()
+    outputs = ffi.new("clikart_tensor*[2]")
+    status = _max_pool3d_with_indices(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode, outputs)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return MaxPool3dWithIndicesResult(wrap(outputs[0]), wrap(outputs[1]))
+
+
+def avg_pool1d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Sequence[int] = (), padding: int | Sequence[int] = (0,), ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:
+    """The mean of each window over 1 spatial dimension, channels last.  A list of one entry counts for all spatial dimensions.
+
+    Args:
+        x: [batch, length, channels], or without the batch.
+        kernel_size: the window's size.
+        stride: the step from one window to the next; kernel_size when it is empty.
+        padding: how many zeros are around x, at each side; at most half a window.
+        ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+        count_include_pad: the zeros count as elements.
+        divisor_override: what sums are divided by, instead of the number of elements.
+
+    Raises:
+        ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.avg_pool1d(crt.ones([1, 4, 3]), 2)
+    """
+    if scoped:
+        apply()
+    handle = _avg_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), ceil_mode, count_include_pad, optional_int(divisor_override))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def avg_pool2d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Sequence[int] = (), padding: int | Sequence[int] = (0,), ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:
+    """The mean of each window over 2 spatial dimensions, channels last.  A list of one entry counts for all spatial dimensions.
+
+    Args:
+        x: [batch, height, width, channels], or without the batch.
+        kernel_size: the window's size.
+        stride: the step from one window to the next; kernel_size when it is empty.
+        padding: how many zeros are around x, at each side; at most half a window.
+        ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+        count_include_pad: the zeros count as elements.
+        divisor_override: what sums are divided by, instead of the number of elements.
+
+    Raises:
+        ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.avg_pool2d(crt.ones([1, 4, 4, 3]), 2)
+    """
+    if scoped:
+        apply()
+    handle = _avg_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), ceil_mode, count_include_pad, optional_int(divisor_override))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def avg_pool3d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Sequence[int] = (), padding: int | Sequence[int] = (0,), ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:
+    """The mean of each window over 3 spatial dimensions, channels last.  A list of one entry counts for all spatial dimensions.
+
+    Args:
+        x: [batch, depth, height, width, channels], or without the batch.
+        kernel_size: the window's size.
+        stride: the step from one window to the next; kernel_size when it is empty.
+        padding: how many zeros are around x, at each side; at most half a window.
+        ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+        count_include_pad: the zeros count as elements.
+        divisor_override: what sums are divided by, instead of the number of elements.
+
+    Raises:
+        ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.avg_pool3d(crt.ones([1, 4, 4, 4, 3]), 2)
+    """
+    if scoped:
+        apply()
+    handle = _avg_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), ceil_mode, count_include_pad, optional_int(divisor_override))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def adaptive_avg_pool1d(x: TensorLike, output_size: int | Sequence[int]) -> Tensor:
+    """The mean of each of so many windows that cover the spatial dimension evenly, channels last.  Window i of n over a size s
+    reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+
+    Args:
+        x: [batch, length, channels], or without the batch.
+        output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+
+    Raises:
+        ValueError: a shape that does not fit, or a negative size.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.adaptive_avg_pool1d(crt.ones([1, 5, 3]), 2)
+    """
+    if scoped:
+        apply()
+    handle = _adaptive_avg_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def adaptive_avg_pool2d(x: TensorLike, output_size: int | Sequence[int]) -> Tensor:
+    """The mean of each of so many windows that cover the spatial dimensions evenly, channels last.  Window i of n over a size s
+    reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+
+    Args:
+        x: [batch, height, width, channels], or without the batch.
+        output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+
+    Raises:
+        ValueError: a shape that does not fit, or a negative size.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.adaptive_avg_pool2d(crt.ones([1, 5, 5, 3]), 2)
+    """
+    if scoped:
+        apply()
+    handle = _adaptive_avg_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def adaptive_avg_pool3d(x: TensorLike, output_size: int | Sequence[int]) -> Tensor:
+    """The mean of each of so many windows that cover the spatial dimensions evenly, channels last.  Window i of n over a size s
+    reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+
+    Args:
+        x: [batch, depth, height, width, channels], or without the batch.
+        output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+
+    Raises:
+        ValueError: a shape that does not fit, or a negative size.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.adaptive_avg_pool3d(crt.ones([1, 5, 5, 5, 3]), 2)
+    """
+    if scoped:
+        apply()
+    handle = _adaptive_avg_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def adaptive_max_pool1d(x: TensorLike, output_size: int | Sequence[int]) -> Tensor:
+    """The largest element of each of so many windows that cover the spatial dimension evenly, channels last; NaN where there is one.  Window i of n over a size s
+    reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+
+    Args:
+        x: [batch, length, channels], or without the batch.
+        output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+
+    Raises:
+        ValueError: a shape that does not fit, or a negative size.
+        TypeError: bools.
+
+    Example:
+        >>> y = crt.adaptive_max_pool1d(crt.ones([1, 5, 3]), 2)
+    """
+    if scoped:
+        apply()
+    handle = _adaptive_max_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def adaptive_max_pool2d(x: TensorLike, output_size: int | Sequence[int]) -> Tensor:
+    """The largest element of each of so many windows that cover the spatial dimensions evenly, channels last; NaN where there is one.  Window i of n over a size s
+    reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+
+    Args:
+        x: [batch, height, width, channels], or without the batch.
+        output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+
+    Raises:
+        ValueError: a shape that does not fit, or a negative size.
+        TypeError: bools.
+
+    Example:
+        >>> y = crt.adaptive_max_pool2d(crt.ones([1, 5, 5, 3]), 2)
+    """
+    if scoped:
+        apply()
+    handle = _adaptive_max_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def adaptive_max_pool3d(x: TensorLike, output_size: int | Sequence[int]) -> Tensor:
+    """The largest element of each of so many windows that cover the spatial dimensions evenly, channels last; NaN where there is one.  Window i of n over a size s
+    reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+
+    Args:
+        x: [batch, depth, height, width, channels], or without the batch.
+        output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+
+    Raises:
+        ValueError: a shape that does not fit, or a negative size.
+        TypeError: bools.
+
+    Example:
+        >>> y = crt.adaptive_max_pool3d(crt.ones([1, 5, 5, 5, 3]), 2)
+    """
+    if scoped:
+        apply()
+    handle = _adaptive_max_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
     if origins:
         attend()
     if not handle:

@@ -2031,6 +2031,396 @@ inline Tensor embedding(const Operand& index, const Operand& weight) {
     return Tensor::adopt(clikart_embedding(index.handle(), weight.handle()));
 }
 
+/// The convolution of x with weight over 1 spatial dimension, channels last: each result is the sum of the products of a window of
+/// x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
+///
+/// Args:
+///     x: [batch, length, in], or without the batch.
+///     weight: [out, k, in / groups].
+///     bias: [out].
+///     stride: the step from one window to the next.
+///     padding: how many zeros are around x, at each side.
+///     dilation: the step between the elements of a window.
+///     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
+///
+/// Raises:
+///     ValueError: shapes that do not fit, a window larger than the padded x, or a parameter out of its range.
+///     TypeError: not floating point, different dtypes, or a number.
+inline Tensor conv1d(const Operand& x, const Operand& weight, const std::optional<Operand>& bias = std::nullopt, const Shape& stride = Shape{1}, const Shape& padding = Shape{0}, const Shape& dilation = Shape{1}, std::int64_t groups = 1) {
+    return Tensor::adopt(clikart_conv1d(x.handle(), weight.handle(), bias ? bias->handle() : nullptr, stride.data(), stride.size(), padding.data(), padding.size(), dilation.data(), dilation.size(), groups));
+}
+
+/// The convolution of x with weight over 2 spatial dimensions, channels last: each result is the sum of the products of a window of
+/// x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
+///
+/// Args:
+///     x: [batch, height, width, in], or without the batch.
+///     weight: [out, kh, kw, in / groups].
+///     bias: [out].
+///     stride: the step from one window to the next.
+///     padding: how many zeros are around x, at each side.
+///     dilation: the step between the elements of a window.
+///     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
+///
+/// Raises:
+///     ValueError: shapes that do not fit, a window larger than the padded x, or a parameter out of its range.
+///     TypeError: not floating point, different dtypes, or a number.
+inline Tensor conv2d(const Operand& x, const Operand& weight, const std::optional<Operand>& bias = std::nullopt, const Shape& stride = Shape{1}, const Shape& padding = Shape{0}, const Shape& dilation = Shape{1}, std::int64_t groups = 1) {
+    return Tensor::adopt(clikart_conv2d(x.handle(), weight.handle(), bias ? bias->handle() : nullptr, stride.data(), stride.size(), padding.data(), padding.size(), dilation.data(), dilation.size(), groups));
+}
+
+/// The convolution of x with weight over 3 spatial dimensions, channels last: each result is the sum of the products of a window of
+/// x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
+///
+/// Args:
+///     x: [batch, depth, height, width, in], or without the batch.
+///     weight: [out, kd, kh, kw, in / groups].
+///     bias: [out].
+///     stride: the step from one window to the next.
+///     padding: how many zeros are around x, at each side.
+///     dilation: the step between the elements of a window.
+///     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
+///
+/// Raises:
+///     ValueError: shapes that do not fit, a window larger than the padded x, or a parameter out of its range.
+///     TypeError: not floating point, different dtypes, or a number.
+inline Tensor conv3d(const Operand& x, const Operand& weight, const std::optional<Operand>& bias = std::nullopt, const Shape& stride = Shape{1}, const Shape& padding = Shape{0}, const Shape& dilation = Shape{1}, std::int64_t groups = 1) {
+    return Tensor::adopt(clikart_conv3d(x.handle(), weight.handle(), bias ? bias->handle() : nullptr, stride.data(), stride.size(), padding.data(), padding.size(), dilation.data(), dilation.size(), groups));
+}
+
+/// The transposed convolution over 1 spatial dimension, channels last: each element of x adds its products with a kernel to a window of the
+/// result.  It undoes the change of shape of conv1d with the same parameters.  A list of one entry counts for all spatial
+/// dimensions.
+///
+/// Args:
+///     x: [batch, length, in], or without the batch.
+///     weight: [in, k, out / groups].
+///     bias: [out].
+///     stride: the step from one window to the next.
+///     padding: how much is cut off the result, at each side.
+///     output_padding: how much longer the result is at its end; less than stride or dilation.
+///     groups: the channels fall into so many groups, each with kernels of its own; in is a multiple of it.
+///     dilation: the step between the elements of a window.
+///
+/// Raises:
+///     ValueError: shapes that do not fit, a result without elements, or a parameter out of its range.
+///     TypeError: not floating point, different dtypes, or a number.
+inline Tensor conv_transpose1d(const Operand& x, const Operand& weight, const std::optional<Operand>& bias = std::nullopt, const Shape& stride = Shape{1}, const Shape& padding = Shape{0}, const Shape& output_padding = Shape{0}, std::int64_t groups = 1, const Shape& dilation = Shape{1}) {
+    return Tensor::adopt(clikart_conv_transpose1d(x.handle(), weight.handle(), bias ? bias->handle() : nullptr, stride.data(), stride.size(), padding.data(), padding.size(), output_padding.data(), output_padding.size(), groups, dilation.data(), dilation.size()));
+}
+
+/// The transposed convolution over 2 spatial dimensions, channels last: each element of x adds its products with a kernel to a window of the
+/// result.  It undoes the change of shape of conv2d with the same parameters.  A list of one entry counts for all spatial
+/// dimensions.
+///
+/// Args:
+///     x: [batch, height, width, in], or without the batch.
+///     weight: [in, kh, kw, out / groups].
+///     bias: [out].
+///     stride: the step from one window to the next.
+///     padding: how much is cut off the result, at each side.
+///     output_padding: how much longer the result is at its end; less than stride or dilation.
+///     groups: the channels fall into so many groups, each with kernels of its own; in is a multiple of it.
+///     dilation: the step between the elements of a window.
+///
+/// Raises:
+///     ValueError: shapes that do not fit, a result without elements, or a parameter out of its range.
+///     TypeError: not floating point, different dtypes, or a number.
+inline Tensor conv_transpose2d(const Operand& x, const Operand& weight, const std::optional<Operand>& bias = std::nullopt, const Shape& stride = Shape{1}, const Shape& padding = Shape{0}, const Shape& output_padding = Shape{0}, std::int64_t groups = 1, const Shape& dilation = Shape{1}) {
+    return Tensor::adopt(clikart_conv_transpose2d(x.handle(), weight.handle(), bias ? bias->handle() : nullptr, stride.data(), stride.size(), padding.data(), padding.size(), output_padding.data(), output_padding.size(), groups, dilation.data(), dilation.size()));
+}
+
+/// The transposed convolution over 3 spatial dimensions, channels last: each element of x adds its products with a kernel to a window of the
+/// result.  It undoes the change of shape of conv3d with the same parameters.  A list of one entry counts for all spatial
+/// dimensions.
+///
+/// Args:
+///     x: [batch, depth, height, width, in], or without the batch.
+///     weight: [in, kd, kh, kw, out / groups].
+///     bias: [out].
+///     stride: the step from one window to the next.
+///     padding: how much is cut off the result, at each side.
+///     output_padding: how much longer the result is at its end; less than stride or dilation.
+///     groups: the channels fall into so many groups, each with kernels of its own; in is a multiple of it.
+///     dilation: the step between the elements of a window.
+///
+/// Raises:
+///     ValueError: shapes that do not fit, a result without elements, or a parameter out of its range.
+///     TypeError: not floating point, different dtypes, or a number.
+inline Tensor conv_transpose3d(const Operand& x, const Operand& weight, const std::optional<Operand>& bias = std::nullopt, const Shape& stride = Shape{1}, const Shape& padding = Shape{0}, const Shape& output_padding = Shape{0}, std::int64_t groups = 1, const Shape& dilation = Shape{1}) {
+    return Tensor::adopt(clikart_conv_transpose3d(x.handle(), weight.handle(), bias ? bias->handle() : nullptr, stride.data(), stride.size(), padding.data(), padding.size(), output_padding.data(), output_padding.size(), groups, dilation.data(), dilation.size()));
+}
+
+/// The largest element of each window over 1 spatial dimension, channels last; NaN where there is one.  A list of one
+/// entry counts for all spatial dimensions.
+///
+/// Args:
+///     x: [batch, length, channels], or without the batch.
+///     kernel_size: the window's size.
+///     stride: the step from one window to the next; kernel_size when it is empty.
+///     padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+///     dilation: the step between the elements of a window.
+///     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+///     TypeError: bools.
+inline Tensor max_pool1d(const Operand& x, const Shape& kernel_size, const Shape& stride = Shape{}, const Shape& padding = Shape{0}, const Shape& dilation = Shape{1}, bool ceil_mode = false) {
+    return Tensor::adopt(clikart_max_pool1d(x.handle(), kernel_size.data(), kernel_size.size(), stride.data(), stride.size(), padding.data(), padding.size(), dilation.data(), dilation.size(), ceil_mode));
+}
+
+/// The largest element of each window over 2 spatial dimensions, channels last; NaN where there is one.  A list of one
+/// entry counts for all spatial dimensions.
+///
+/// Args:
+///     x: [batch, height, width, channels], or without the batch.
+///     kernel_size: the window's size.
+///     stride: the step from one window to the next; kernel_size when it is empty.
+///     padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+///     dilation: the step between the elements of a window.
+///     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+///     TypeError: bools.
+inline Tensor max_pool2d(const Operand& x, const Shape& kernel_size, const Shape& stride = Shape{}, const Shape& padding = Shape{0}, const Shape& dilation = Shape{1}, bool ceil_mode = false) {
+    return Tensor::adopt(clikart_max_pool2d(x.handle(), kernel_size.data(), kernel_size.size(), stride.data(), stride.size(), padding.data(), padding.size(), dilation.data(), dilation.size(), ceil_mode));
+}
+
+/// The largest element of each window over 3 spatial dimensions, channels last; NaN where there is one.  A list of one
+/// entry counts for all spatial dimensions.
+///
+/// Args:
+///     x: [batch, depth, height, width, channels], or without the batch.
+///     kernel_size: the window's size.
+///     stride: the step from one window to the next; kernel_size when it is empty.
+///     padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+///     dilation: the step between the elements of a window.
+///     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+///     TypeError: bools.
+inline Tensor max_pool3d(const Operand& x, const Shape& kernel_size, const Shape& stride = Shape{}, const Shape& padding = Shape{0}, const Shape& dilation = Shape{1}, bool ceil_mode = false) {
+    return Tensor::adopt(clikart_max_pool3d(x.handle(), kernel_size.data(), kernel_size.size(), stride.data(), stride.size(), padding.data(), padding.size(), dilation.data(), dilation.size(), ceil_mode));
+}
+
+/// What max_pool1d_with_indices() returns.
+struct MaxPool1dWithIndicesResult {
+    Tensor values, indices;
+};
+
+/// The largest element of each window over 1 spatial dimension, channels last, and where it is; NaN where there is one.  A list of one
+/// entry counts for all spatial dimensions.  An index counts the places of the spatial dimensions in row-major order; of
+/// equal elements it is the first one's.
+///
+/// Args:
+///     x: [batch, length, channels], or without the batch.
+///     kernel_size: the window's size.
+///     stride: the step from one window to the next; kernel_size when it is empty.
+///     padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+///     dilation: the step between the elements of a window.
+///     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+///     TypeError: bools.
+inline MaxPool1dWithIndicesResult max_pool1d_with_indices(const Operand& x, const Shape& kernel_size, const Shape& stride = Shape{}, const Shape& padding = Shape{0}, const Shape& dilation = Shape{1}, bool ceil_mode = false) {
+    clikart_tensor* outputs[2];
+    detail::check(clikart_max_pool1d_with_indices(x.handle(), kernel_size.data(), kernel_size.size(), stride.data(), stride.size(), padding.data(), padding.size(), dilation.data(), dilation.size(), ceil_mode, outputs));
+    return {Tensor::adopt(outputs[0]), Tensor::adopt(outputs[1])};
+}
+
+/// What max_pool2d_with_indices() returns.
+struct MaxPool2dWithIndicesResult {
+    Tensor values, indices;
+};
+
+/// The largest element of each window over 2 spatial dimensions, channels last, and where it is; NaN where there is one.  A list of one
+/// entry counts for all spatial dimensions.  An index counts the places of the spatial dimensions in row-major order; of
+/// equal elements it is the first one's.
+///
+/// Args:
+///     x: [batch, height, width, channels], or without the batch.
+///     kernel_size: the window's size.
+///     stride: the step from one window to the next; kernel_size when it is empty.
+///     padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+///     dilation: the step between the elements of a window.
+///     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+///     TypeError: bools.
+inline MaxPool2dWithIndicesResult max_pool2d_with_indices(const Operand& x, const Shape& kernel_size, const Shape& stride = Shape{}, const Shape& padding = Shape{0}, const Shape& dilation = Shape{1}, bool ceil_mode = false) {
+    clikart_tensor* outputs[2];
+    detail::check(clikart_max_pool2d_with_indices(x.handle(), kernel_size.data(), kernel_size.size(), stride.data(), stride.size(), padding.data(), padding.size(), dilation.data(), dilation.size(), ceil_mode, outputs));
+    return {Tensor::adopt(outputs[0]), Tensor::adopt(outputs[1])};
+}
+
+/// What max_pool3d_with_indices() returns.
+struct MaxPool3dWithIndicesResult {
+    Tensor values, indices;
+};
+
+/// The largest element of each window over 3 spatial dimensions, channels last, and where it is; NaN where there is one.  A list of one
+/// entry counts for all spatial dimensions.  An index counts the places of the spatial dimensions in row-major order; of
+/// equal elements it is the first one's.
+///
+/// Args:
+///     x: [batch, depth, height, width, channels], or without the batch.
+///     kernel_size: the window's size.
+///     stride: the step from one window to the next; kernel_size when it is empty.
+///     padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+///     dilation: the step between the elements of a window.
+///     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+///     TypeError: bools.
+inline MaxPool3dWithIndicesResult max_pool3d_with_indices(const Operand& x, const Shape& kernel_size, const Shape& stride = Shape{}, const Shape& padding = Shape{0}, const Shape& dilation = Shape{1}, bool ceil_mode = false) {
+    clikart_tensor* outputs[2];
+    detail::check(clikart_max_pool3d_with_indices(x.handle(), kernel_size.data(), kernel_size.size(), stride.data(), stride.size(), padding.data(), padding.size(), dilation.data(), dilation.size(), ceil_mode, outputs));
+    return {Tensor::adopt(outputs[0]), Tensor::adopt(outputs[1])};
+}
+
+/// The mean of each window over 1 spatial dimension, channels last.  A list of one entry counts for all spatial dimensions.
+///
+/// Args:
+///     x: [batch, length, channels], or without the batch.
+///     kernel_size: the window's size.
+///     stride: the step from one window to the next; kernel_size when it is empty.
+///     padding: how many zeros are around x, at each side; at most half a window.
+///     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+///     count_include_pad: the zeros count as elements.
+///     divisor_override: what sums are divided by, instead of the number of elements.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+///     TypeError: a tensor that is not floating point.
+inline Tensor avg_pool1d(const Operand& x, const Shape& kernel_size, const Shape& stride = Shape{}, const Shape& padding = Shape{0}, bool ceil_mode = false, bool count_include_pad = true, std::optional<std::int64_t> divisor_override = std::nullopt) {
+    return Tensor::adopt(clikart_avg_pool1d(x.handle(), kernel_size.data(), kernel_size.size(), stride.data(), stride.size(), padding.data(), padding.size(), ceil_mode, count_include_pad, divisor_override ? &*divisor_override : nullptr));
+}
+
+/// The mean of each window over 2 spatial dimensions, channels last.  A list of one entry counts for all spatial dimensions.
+///
+/// Args:
+///     x: [batch, height, width, channels], or without the batch.
+///     kernel_size: the window's size.
+///     stride: the step from one window to the next; kernel_size when it is empty.
+///     padding: how many zeros are around x, at each side; at most half a window.
+///     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+///     count_include_pad: the zeros count as elements.
+///     divisor_override: what sums are divided by, instead of the number of elements.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+///     TypeError: a tensor that is not floating point.
+inline Tensor avg_pool2d(const Operand& x, const Shape& kernel_size, const Shape& stride = Shape{}, const Shape& padding = Shape{0}, bool ceil_mode = false, bool count_include_pad = true, std::optional<std::int64_t> divisor_override = std::nullopt) {
+    return Tensor::adopt(clikart_avg_pool2d(x.handle(), kernel_size.data(), kernel_size.size(), stride.data(), stride.size(), padding.data(), padding.size(), ceil_mode, count_include_pad, divisor_override ? &*divisor_override : nullptr));
+}
+
+/// The mean of each window over 3 spatial dimensions, channels last.  A list of one entry counts for all spatial dimensions.
+///
+/// Args:
+///     x: [batch, depth, height, width, channels], or without the batch.
+///     kernel_size: the window's size.
+///     stride: the step from one window to the next; kernel_size when it is empty.
+///     padding: how many zeros are around x, at each side; at most half a window.
+///     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+///     count_include_pad: the zeros count as elements.
+///     divisor_override: what sums are divided by, instead of the number of elements.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+///     TypeError: a tensor that is not floating point.
+inline Tensor avg_pool3d(const Operand& x, const Shape& kernel_size, const Shape& stride = Shape{}, const Shape& padding = Shape{0}, bool ceil_mode = false, bool count_include_pad = true, std::optional<std::int64_t> divisor_override = std::nullopt) {
+    return Tensor::adopt(clikart_avg_pool3d(x.handle(), kernel_size.data(), kernel_size.size(), stride.data(), stride.size(), padding.data(), padding.size(), ceil_mode, count_include_pad, divisor_override ? &*divisor_override : nullptr));
+}
+
+/// The mean of each of so many windows that cover the spatial dimension evenly, channels last.  Window i of n over a size s
+/// reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+///
+/// Args:
+///     x: [batch, length, channels], or without the batch.
+///     output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, or a negative size.
+///     TypeError: a tensor that is not floating point.
+inline Tensor adaptive_avg_pool1d(const Operand& x, const Shape& output_size) {
+    return Tensor::adopt(clikart_adaptive_avg_pool1d(x.handle(), output_size.data(), output_size.size()));
+}
+
+/// The mean of each of so many windows that cover the spatial dimensions evenly, channels last.  Window i of n over a size s
+/// reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+///
+/// Args:
+///     x: [batch, height, width, channels], or without the batch.
+///     output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, or a negative size.
+///     TypeError: a tensor that is not floating point.
+inline Tensor adaptive_avg_pool2d(const Operand& x, const Shape& output_size) {
+    return Tensor::adopt(clikart_adaptive_avg_pool2d(x.handle(), output_size.data(), output_size.size()));
+}
+
+/// The mean of each of so many windows that cover the spatial dimensions evenly, channels last.  Window i of n over a size s
+/// reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+///
+/// Args:
+///     x: [batch, depth, height, width, channels], or without the batch.
+///     output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, or a negative size.
+///     TypeError: a tensor that is not floating point.
+inline Tensor adaptive_avg_pool3d(const Operand& x, const Shape& output_size) {
+    return Tensor::adopt(clikart_adaptive_avg_pool3d(x.handle(), output_size.data(), output_size.size()));
+}
+
+/// The largest element of each of so many windows that cover the spatial dimension evenly, channels last; NaN where there is one.  Window i of n over a size s
+/// reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+///
+/// Args:
+///     x: [batch, length, channels], or without the batch.
+///     output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, or a negative size.
+///     TypeError: bools.
+inline Tensor adaptive_max_pool1d(const Operand& x, const Shape& output_size) {
+    return Tensor::adopt(clikart_adaptive_max_pool1d(x.handle(), output_size.data(), output_size.size()));
+}
+
+/// The largest element of each of so many windows that cover the spatial dimensions evenly, channels last; NaN where there is one.  Window i of n over a size s
+/// reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+///
+/// Args:
+///     x: [batch, height, width, channels], or without the batch.
+///     output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, or a negative size.
+///     TypeError: bools.
+inline Tensor adaptive_max_pool2d(const Operand& x, const Shape& output_size) {
+    return Tensor::adopt(clikart_adaptive_max_pool2d(x.handle(), output_size.data(), output_size.size()));
+}
+
+/// The largest element of each of so many windows that cover the spatial dimensions evenly, channels last; NaN where there is one.  Window i of n over a size s
+/// reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+///
+/// Args:
+///     x: [batch, depth, height, width, channels], or without the batch.
+///     output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+///
+/// Raises:
+///     ValueError: a shape that does not fit, or a negative size.
+///     TypeError: bools.
+inline Tensor adaptive_max_pool3d(const Operand& x, const Shape& output_size) {
+    return Tensor::adopt(clikart_adaptive_max_pool3d(x.handle(), output_size.data(), output_size.size()));
+}
+
 /// A tensor of ones.
 inline Tensor ones(const Shape& shape, DataType dtype = DataType::Float32, const StreamOrDevice& where = {}) {
     return full(shape, 1, dtype, where);

@@ -45,6 +45,8 @@ struct Attributes {
     double real(int i) const noexcept { return std::bit_cast<double>(integer(i)); }
     int64_t length(int i) const noexcept { return items[i].length; }
     const int64_t* list(int i) const noexcept { return values + items[i].offset; }
+    /// Entry `k` of a list whose only entry counts for all.
+    int64_t entry(int i, int64_t k) const noexcept { return list(i)[length(i) == 1 ? 0 : k]; }
 
     /// Appends the next argument.  Throws ValueError for a list of more than `limit` entries.
     void add(int64_t value);

@@ -34,6 +34,8 @@ DTypes dtype_embedding(const OpCall&);     // as the second input; the first is 
 DTypes dtype_scatter(const OpCall&);       // as the first input; the second is integers, the third is cast
 DTypes dtype_index_put(const OpCall&);     // as the first input; the second is cast, all others are integers
 DTypes dtype_masked(const OpCall&);        // as the first input; the second is bool, a third is cast
+DTypes dtype_convolution(const OpCall&);      // floats, all inputs of one dtype
+DTypes dtype_max_indices(const OpCall&);      // as the input, which is not bool, and int64
 
 void shape_same(const OpCall&, OutputSpec&);
 void shape_broadcast(const OpCall&, OutputSpec&);  // of all inputs
@@ -62,6 +64,12 @@ void shape_embedding(const OpCall&, OutputSpec&);
 void shape_masked_select(const OpCall&, OutputSpec&);
 void shape_masked_fill(const OpCall&, OutputSpec&);
 void shape_masked_scatter(const OpCall&, OutputSpec&);
+// Windows that slide over spatial dimensions, channels last.
+void shape_convolution(const OpCall&, OutputSpec&);
+void shape_transposed_convolution(const OpCall&, OutputSpec&);
+void shape_max_pool(const OpCall&, OutputSpec&);
+void shape_avg_pool(const OpCall&, OutputSpec&);
+void shape_adaptive_pool(const OpCall&, OutputSpec&);
 // Views.
 void shape_reshape(const OpCall&, OutputSpec&);
 void shape_permute(const OpCall&, OutputSpec&);

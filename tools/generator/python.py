@@ -55,7 +55,10 @@ def _default(p: Param) -> str:
         return ""
     if p.choices:
         return f' = "{p.default}"'
-    return " = (" + p.default[1:-1] + ("," if "," not in p.default else "") + ")" if p.default.startswith("[") else f" = {p.default}"
+    if p.default.startswith("["):
+        entries = p.default[1:-1]
+        return f" = ({entries}{',' if entries and ',' not in entries else ''})"
+    return f" = {p.default}"
 
 
 def _argument(op: Op, p: Param) -> str:

@@ -1340,6 +1340,333 @@ CLIKART_API clikart_tensor* clikart_masked_scatter(const clikart_tensor* x, cons
  *     TypeError: an index that is not of integers. */
 CLIKART_API clikart_tensor* clikart_embedding(const clikart_tensor* index, const clikart_tensor* weight);
 
+/* The convolution of x with weight over 1 spatial dimension, channels last: each result is the sum of the products of a window of
+ * x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
+ *
+ * Args:
+ *     x: [batch, length, in], or without the batch.
+ *     weight: [out, k, in / groups].
+ *     bias: [out].
+ *     stride: the step from one window to the next.
+ *     padding: how many zeros are around x, at each side.
+ *     dilation: the step between the elements of a window.
+ *     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
+ *
+ * Raises:
+ *     ValueError: shapes that do not fit, a window larger than the padded x, or a parameter out of its range.
+ *     TypeError: not floating point, different dtypes, or a number. */
+CLIKART_API clikart_tensor* clikart_conv1d(const clikart_tensor* x, const clikart_tensor* weight, const clikart_tensor* bias, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, const int64_t* dilation, size_t n_dilation, int64_t groups);
+
+/* The convolution of x with weight over 2 spatial dimensions, channels last: each result is the sum of the products of a window of
+ * x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
+ *
+ * Args:
+ *     x: [batch, height, width, in], or without the batch.
+ *     weight: [out, kh, kw, in / groups].
+ *     bias: [out].
+ *     stride: the step from one window to the next.
+ *     padding: how many zeros are around x, at each side.
+ *     dilation: the step between the elements of a window.
+ *     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
+ *
+ * Raises:
+ *     ValueError: shapes that do not fit, a window larger than the padded x, or a parameter out of its range.
+ *     TypeError: not floating point, different dtypes, or a number. */
+CLIKART_API clikart_tensor* clikart_conv2d(const clikart_tensor* x, const clikart_tensor* weight, const clikart_tensor* bias, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, const int64_t* dilation, size_t n_dilation, int64_t groups);
+
+/* The convolution of x with weight over 3 spatial dimensions, channels last: each result is the sum of the products of a window of
+ * x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
+ *
+ * Args:
+ *     x: [batch, depth, height, width, in], or without the batch.
+ *     weight: [out, kd, kh, kw, in / groups].
+ *     bias: [out].
+ *     stride: the step from one window to the next.
+ *     padding: how many zeros are around x, at each side.
+ *     dilation: the step between the elements of a window.
+ *     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
+ *
+ * Raises:
+ *     ValueError: shapes that do not fit, a window larger than the padded x, or a parameter out of its range.
+ *     TypeError: not floating point, different dtypes, or a number. */
+CLIKART_API clikart_tensor* clikart_conv3d(const clikart_tensor* x, const clikart_tensor* weight, const clikart_tensor* bias, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, const int64_t* dilation, size_t n_dilation, int64_t groups);
+
+/* The transposed convolution over 1 spatial dimension, channels last: each element of x adds its products with a kernel to a window of the
+ * result.  It undoes the change of shape of conv1d with the same parameters.  A list of one entry counts for all spatial
+ * dimensions.
+ *
+ * Args:
+ *     x: [batch, length, in], or without the batch.
+ *     weight: [in, k, out / groups].
+ *     bias: [out].
+ *     stride: the step from one window to the next.
+ *     padding: how much is cut off the result, at each side.
+ *     output_padding: how much longer the result is at its end; less than stride or dilation.
+ *     groups: the channels fall into so many groups, each with kernels of its own; in is a multiple of it.
+ *     dilation: the step between the elements of a window.
+ *
+ * Raises:
+ *     ValueError: shapes that do not fit, a result without elements, or a parameter out of its range.
+ *     TypeError: not floating point, different dtypes, or a number. */
+CLIKART_API clikart_tensor* clikart_conv_transpose1d(const clikart_tensor* x, const clikart_tensor* weight, const clikart_tensor* bias, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, const int64_t* output_padding, size_t n_output_padding, int64_t groups, const int64_t* dilation, size_t n_dilation);
+
+/* The transposed convolution over 2 spatial dimensions, channels last: each element of x adds its products with a kernel to a window of the
+ * result.  It undoes the change of shape of conv2d with the same parameters.  A list of one entry counts for all spatial
+ * dimensions.
+ *
+ * Args:
+ *     x: [batch, height, width, in], or without the batch.
+ *     weight: [in, kh, kw, out / groups].
+ *     bias: [out].
+ *     stride: the step from one window to the next.
+ *     padding: how much is cut off the result, at each side.
+ *     output_padding: how much longer the result is at its end; less than stride or dilation.
+ *     groups: the channels fall into so many groups, each with kernels of its own; in is a multiple of it.
+ *     dilation: the step between the elements of a window.
+ *
+ * Raises:
+ *     ValueError: shapes that do not fit, a result without elements, or a parameter out of its range.
+ *     TypeError: not floating point, different dtypes, or a number. */
+CLIKART_API clikart_tensor* clikart_conv_transpose2d(const clikart_tensor* x, const clikart_tensor* weight, const clikart_tensor* bias, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, const int64_t* output_padding, size_t n_output_padding, int64_t groups, const int64_t* dilation, size_t n_dilation);
+
+/* The transposed convolution over 3 spatial dimensions, channels last: each element of x adds its products with a kernel to a window of the
+ * result.  It undoes the change of shape of conv3d with the same parameters.  A list of one entry counts for all spatial
+ * dimensions.
+ *
+ * Args:
+ *     x: [batch, depth, height, width, in], or without the batch.
+ *     weight: [in, kd, kh, kw, out / groups].
+ *     bias: [out].
+ *     stride: the step from one window to the next.
+ *     padding: how much is cut off the result, at each side.
+ *     output_padding: how much longer the result is at its end; less than stride or dilation.
+ *     groups: the channels fall into so many groups, each with kernels of its own; in is a multiple of it.
+ *     dilation: the step between the elements of a window.
+ *
+ * Raises:
+ *     ValueError: shapes that do not fit, a result without elements, or a parameter out of its range.
+ *     TypeError: not floating point, different dtypes, or a number. */
+CLIKART_API clikart_tensor* clikart_conv_transpose3d(const clikart_tensor* x, const clikart_tensor* weight, const clikart_tensor* bias, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, const int64_t* output_padding, size_t n_output_padding, int64_t groups, const int64_t* dilation, size_t n_dilation);
+
+/* The largest element of each window over 1 spatial dimension, channels last; NaN where there is one.  A list of one
+ * entry counts for all spatial dimensions.
+ *
+ * Args:
+ *     x: [batch, length, channels], or without the batch.
+ *     kernel_size: the window's size.
+ *     stride: the step from one window to the next; kernel_size when it is empty.
+ *     padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+ *     dilation: the step between the elements of a window.
+ *     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+ *     TypeError: bools. */
+CLIKART_API clikart_tensor* clikart_max_pool1d(const clikart_tensor* x, const int64_t* kernel_size, size_t n_kernel_size, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, const int64_t* dilation, size_t n_dilation, bool ceil_mode);
+
+/* The largest element of each window over 2 spatial dimensions, channels last; NaN where there is one.  A list of one
+ * entry counts for all spatial dimensions.
+ *
+ * Args:
+ *     x: [batch, height, width, channels], or without the batch.
+ *     kernel_size: the window's size.
+ *     stride: the step from one window to the next; kernel_size when it is empty.
+ *     padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+ *     dilation: the step between the elements of a window.
+ *     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+ *     TypeError: bools. */
+CLIKART_API clikart_tensor* clikart_max_pool2d(const clikart_tensor* x, const int64_t* kernel_size, size_t n_kernel_size, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, const int64_t* dilation, size_t n_dilation, bool ceil_mode);
+
+/* The largest element of each window over 3 spatial dimensions, channels last; NaN where there is one.  A list of one
+ * entry counts for all spatial dimensions.
+ *
+ * Args:
+ *     x: [batch, depth, height, width, channels], or without the batch.
+ *     kernel_size: the window's size.
+ *     stride: the step from one window to the next; kernel_size when it is empty.
+ *     padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+ *     dilation: the step between the elements of a window.
+ *     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+ *     TypeError: bools. */
+CLIKART_API clikart_tensor* clikart_max_pool3d(const clikart_tensor* x, const int64_t* kernel_size, size_t n_kernel_size, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, const int64_t* dilation, size_t n_dilation, bool ceil_mode);
+
+/* The largest element of each window over 1 spatial dimension, channels last, and where it is; NaN where there is one.  A list of one
+ * entry counts for all spatial dimensions.  An index counts the places of the spatial dimensions in row-major order; of
+ * equal elements it is the first one's.
+ *
+ * Args:
+ *     x: [batch, length, channels], or without the batch.
+ *     kernel_size: the window's size.
+ *     stride: the step from one window to the next; kernel_size when it is empty.
+ *     padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+ *     dilation: the step between the elements of a window.
+ *     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+ *     TypeError: bools. */
+CLIKART_API int clikart_max_pool1d_with_indices(const clikart_tensor* x, const int64_t* kernel_size, size_t n_kernel_size, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, const int64_t* dilation, size_t n_dilation, bool ceil_mode, clikart_tensor** outputs);
+
+/* The largest element of each window over 2 spatial dimensions, channels last, and where it is; NaN where there is one.  A list of one
+ * entry counts for all spatial dimensions.  An index counts the places of the spatial dimensions in row-major order; of
+ * equal elements it is the first one's.
+ *
+ * Args:
+ *     x: [batch, height, width, channels], or without the batch.
+ *     kernel_size: the window's size.
+ *     stride: the step from one window to the next; kernel_size when it is empty.
+ *     padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+ *     dilation: the step between the elements of a window.
+ *     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+ *     TypeError: bools. */
+CLIKART_API int clikart_max_pool2d_with_indices(const clikart_tensor* x, const int64_t* kernel_size, size_t n_kernel_size, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, const int64_t* dilation, size_t n_dilation, bool ceil_mode, clikart_tensor** outputs);
+
+/* The largest element of each window over 3 spatial dimensions, channels last, and where it is; NaN where there is one.  A list of one
+ * entry counts for all spatial dimensions.  An index counts the places of the spatial dimensions in row-major order; of
+ * equal elements it is the first one's.
+ *
+ * Args:
+ *     x: [batch, depth, height, width, channels], or without the batch.
+ *     kernel_size: the window's size.
+ *     stride: the step from one window to the next; kernel_size when it is empty.
+ *     padding: how many places around x, at each side, belong to windows without holding anything; at most half a window.
+ *     dilation: the step between the elements of a window.
+ *     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+ *     TypeError: bools. */
+CLIKART_API int clikart_max_pool3d_with_indices(const clikart_tensor* x, const int64_t* kernel_size, size_t n_kernel_size, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, const int64_t* dilation, size_t n_dilation, bool ceil_mode, clikart_tensor** outputs);
+
+/* The mean of each window over 1 spatial dimension, channels last.  A list of one entry counts for all spatial dimensions.
+ *
+ * Args:
+ *     x: [batch, length, channels], or without the batch.
+ *     kernel_size: the window's size.
+ *     stride: the step from one window to the next; kernel_size when it is empty.
+ *     padding: how many zeros are around x, at each side; at most half a window.
+ *     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+ *     count_include_pad: the zeros count as elements.
+ *     divisor_override: what sums are divided by, instead of the number of elements.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_avg_pool1d(const clikart_tensor* x, const int64_t* kernel_size, size_t n_kernel_size, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, bool ceil_mode, bool count_include_pad, const int64_t* divisor_override);
+
+/* The mean of each window over 2 spatial dimensions, channels last.  A list of one entry counts for all spatial dimensions.
+ *
+ * Args:
+ *     x: [batch, height, width, channels], or without the batch.
+ *     kernel_size: the window's size.
+ *     stride: the step from one window to the next; kernel_size when it is empty.
+ *     padding: how many zeros are around x, at each side; at most half a window.
+ *     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+ *     count_include_pad: the zeros count as elements.
+ *     divisor_override: what sums are divided by, instead of the number of elements.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_avg_pool2d(const clikart_tensor* x, const int64_t* kernel_size, size_t n_kernel_size, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, bool ceil_mode, bool count_include_pad, const int64_t* divisor_override);
+
+/* The mean of each window over 3 spatial dimensions, channels last.  A list of one entry counts for all spatial dimensions.
+ *
+ * Args:
+ *     x: [batch, depth, height, width, channels], or without the batch.
+ *     kernel_size: the window's size.
+ *     stride: the step from one window to the next; kernel_size when it is empty.
+ *     padding: how many zeros are around x, at each side; at most half a window.
+ *     ceil_mode: a last window that reaches beyond the padded x counts too, if it starts before the end of x's own padding.
+ *     count_include_pad: the zeros count as elements.
+ *     divisor_override: what sums are divided by, instead of the number of elements.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, a window larger than the padded x, or a parameter out of its range.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_avg_pool3d(const clikart_tensor* x, const int64_t* kernel_size, size_t n_kernel_size, const int64_t* stride, size_t n_stride, const int64_t* padding, size_t n_padding, bool ceil_mode, bool count_include_pad, const int64_t* divisor_override);
+
+/* The mean of each of so many windows that cover the spatial dimension evenly, channels last.  Window i of n over a size s
+ * reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+ *
+ * Args:
+ *     x: [batch, length, channels], or without the batch.
+ *     output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, or a negative size.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_adaptive_avg_pool1d(const clikart_tensor* x, const int64_t* output_size, size_t n_output_size);
+
+/* The mean of each of so many windows that cover the spatial dimensions evenly, channels last.  Window i of n over a size s
+ * reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+ *
+ * Args:
+ *     x: [batch, height, width, channels], or without the batch.
+ *     output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, or a negative size.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_adaptive_avg_pool2d(const clikart_tensor* x, const int64_t* output_size, size_t n_output_size);
+
+/* The mean of each of so many windows that cover the spatial dimensions evenly, channels last.  Window i of n over a size s
+ * reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+ *
+ * Args:
+ *     x: [batch, depth, height, width, channels], or without the batch.
+ *     output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, or a negative size.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_adaptive_avg_pool3d(const clikart_tensor* x, const int64_t* output_size, size_t n_output_size);
+
+/* The largest element of each of so many windows that cover the spatial dimension evenly, channels last; NaN where there is one.  Window i of n over a size s
+ * reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+ *
+ * Args:
+ *     x: [batch, length, channels], or without the batch.
+ *     output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, or a negative size.
+ *     TypeError: bools. */
+CLIKART_API clikart_tensor* clikart_adaptive_max_pool1d(const clikart_tensor* x, const int64_t* output_size, size_t n_output_size);
+
+/* The largest element of each of so many windows that cover the spatial dimensions evenly, channels last; NaN where there is one.  Window i of n over a size s
+ * reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+ *
+ * Args:
+ *     x: [batch, height, width, channels], or without the batch.
+ *     output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, or a negative size.
+ *     TypeError: bools. */
+CLIKART_API clikart_tensor* clikart_adaptive_max_pool2d(const clikart_tensor* x, const int64_t* output_size, size_t n_output_size);
+
+/* The largest element of each of so many windows that cover the spatial dimensions evenly, channels last; NaN where there is one.  Window i of n over a size s
+ * reaches from i s / n, rounded down, to (i + 1) s / n, rounded up.
+ *
+ * Args:
+ *     x: [batch, depth, height, width, channels], or without the batch.
+ *     output_size: the result's spatial sizes; -1 for x's own; a list of one entry counts for all of them.
+ *
+ * Raises:
+ *     ValueError: a shape that does not fit, or a negative size.
+ *     TypeError: bools. */
+CLIKART_API clikart_tensor* clikart_adaptive_max_pool3d(const clikart_tensor* x, const int64_t* output_size, size_t n_output_size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,50 +1,18 @@
 #include "backends/cpu/onednn_matmul.h"
 
-#include <omp.h>
-
-#include <atomic>
 #include <mutex>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
 #include "backends/cpu/kernel.h"
+#include "backends/cpu/onednn.h"
 #include "exec/fork.h"
-#include "exec/shutdown.h"
 
 namespace clikart::cpu {
 namespace {
 
-// oneDNN opens an OpenMP team wherever the calling thread's setting allows one, when it makes a kernel as when it runs
-// it.  Pieces are our pool's business, and a kernel made under another setting gives other bits.
-class OneThread {
-public:
-    OneThread() : before_(omp_get_max_threads()) {
-        if (before_ != 1) omp_set_num_threads(1);
-    }
-    ~OneThread() {
-        if (before_ != 1) omp_set_num_threads(before_);
-    }
-
-private:
-    const int before_;
-};
-
 using dnnl::memory;
 
-// Never destroyed: kernels may still run while static destructors do.
-const dnnl::engine& engine() {
-    static const dnnl::engine& cpu = []() -> const dnnl::engine& {
-        // Which kernel its cache hands out for a loosely described operand depends on what was made before; ours does not.
-        dnnl::set_primitive_cache_capacity(0);
-        return *new dnnl::engine(dnnl::engine::kind::cpu, 0);
-    }();
-    return cpu;
-}
-
-dnnl::stream& stream() {
-    thread_local dnnl::stream stream(engine());
-    return stream;
-}
+using onednn::engine, onednn::OneThread, onednn::stream;
 
 class OneDnnProduct final : public Product {
 public:
@@ -86,7 +54,7 @@ public:
                                         {DNNL_ARG_DST, arguments.c.get()},
                                         {DNNL_ARG_SCRATCHPAD, arguments.scratch.get()}};
         dnnl::error::wrap_c_api(dnnl_primitive_execute(matmul_.get(), stream().get(), 4, list), "could not execute");
-        if (!ran_.load(std::memory_order_relaxed) && !ran_.exchange(true, std::memory_order_relaxed)) register_again();
+        first_run_();
     }
 
 private:
@@ -104,14 +72,7 @@ private:
                             make(description_.scratchpad_desc())};
     }
 
-    /// Other shapes have other kinds of kernels, with static objects of their own; see wake().
-    static void register_again() noexcept {
-        constexpr int kKinds = 256;  // far more than there are
-        static std::atomic<int> registered{0};
-        if (registered.fetch_add(1, std::memory_order_relaxed) < kKinds) shut_down_at_exit();
-    }
-
-    mutable std::atomic<bool> ran_{false};
+    mutable onednn::FirstRun first_run_;
     static inline std::atomic<uint64_t> next_id{0};
     const uint64_t id_ = next_id.fetch_add(1, std::memory_order_relaxed);  // an address could come again
     memory::desc plain_b_;
@@ -158,14 +119,6 @@ std::shared_ptr<const Product> find_or_make(const ProductShape& shape) {
 
 namespace {
 
-// Held while the kernels are made, also by a fork, whose child could not go on with what another thread had begun.
-std::mutex& waking = []() -> std::mutex& {
-    auto& made = *new std::mutex;
-    hold_at_fork(made);
-    return made;
-}();
-std::atomic<bool> awake{false};
-
 void make_one_of_each_kind() {
     // One of each kind that our tiles lead to: packed and plain, large and small, one row, a piece of a wider result.
     constexpr int64_t kLarge = 256, kSmall = 64;
@@ -188,14 +141,12 @@ void make_one_of_each_kind() {
     }
 }
 
+onednn::Waking& waking = *new onednn::Waking(&make_one_of_each_kind);
+
 }  // namespace
 
 void Product::wake() {
-    if (awake.load(std::memory_order_acquire)) return;
-    std::lock_guard lock(waking);
-    if (awake.load(std::memory_order_relaxed)) return;
-    make_one_of_each_kind();
-    awake.store(true, std::memory_order_release);
+    waking.wake();
 }
 
 std::shared_ptr<const Product> Product::find(const ProductShape& shape) {
