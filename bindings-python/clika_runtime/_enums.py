@@ -206,6 +206,20 @@ class OpCode(enum.Enum):
     LogicalOr = 285
     LogicalXor = 286
     Where = 287
+    LayerNorm = 520
+    RmsNorm = 521
+    GroupNorm = 522
+    InstanceNorm = 523
+    BatchNorm = 524
+    ScaledDotProductAttention = 530
+    RotaryEmbedding = 531
+    Uniform = 540
+    Normal = 541
+    Randint = 542
+    Bernoulli = 543
+    Dropout = 544
+    Multinomial = 545
+    Randperm = 546
 
 
 class NodeKind(enum.Enum):

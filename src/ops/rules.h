@@ -25,6 +25,11 @@ DTypes dtype_compare(const OpCall&);          // bool, computed in the promotion
 DTypes dtype_logical(const OpCall&);          // bool, computed from bools
 DTypes dtype_predicate(const OpCall&);        // bool, computed from the input's dtype
 DTypes dtype_where(const OpCall&);            // the promotion of all but the first input, which is bool
+DTypes dtype_norm(const OpCall&);             // as the first input, all floating point; the others stay what they are
+DTypes dtype_attention(const OpCall&);        // three of one floating-point dtype, perhaps a mask
+DTypes dtype_random_float(const OpCall&);     // the optional attribute `dtype`, floating point, else float32
+DTypes dtype_random_number(const OpCall&);    // the same, not bool, else int64
+DTypes dtype_multinomial(const OpCall&);      // int64, computed from floats
 
 void shape_same(const OpCall&, OutputSpec&);
 void shape_broadcast(const OpCall&, OutputSpec&);  // of all inputs
@@ -36,6 +41,17 @@ void shape_softmax(const OpCall&, OutputSpec&);
 void shape_concat(const OpCall&, OutputSpec&);
 void shape_matmul(const OpCall&, OutputSpec&);
 void shape_nonzero(const OpCall&, OutputSpec&);
+void shape_last_norm(const OpCall&, OutputSpec&);
+void shape_group_norm(const OpCall&, OutputSpec&);
+void shape_channel_norm(const OpCall&, OutputSpec&);
+void shape_attention(const OpCall&, OutputSpec&);
+void shape_rotary(const OpCall&, OutputSpec&);
+void shape_uniform(const OpCall&, OutputSpec&);
+void shape_normal(const OpCall&, OutputSpec&);
+void shape_randint(const OpCall&, OutputSpec&);
+void shape_dropout(const OpCall&, OutputSpec&);
+void shape_multinomial(const OpCall&, OutputSpec&);
+void shape_randperm(const OpCall&, OutputSpec&);
 // Views.
 void shape_reshape(const OpCall&, OutputSpec&);
 void shape_permute(const OpCall&, OutputSpec&);
