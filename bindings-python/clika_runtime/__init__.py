@@ -37,7 +37,7 @@ from ._library import check as _check
 from ._library import lib as _lib
 from ._library import text as _text
 from .borrow import from_numpy
-from .creation import is_available, ones, zeros
+from .creation import is_available, normal_, ones, rand, rand_like, randn, randn_like, uniform_, zeros
 from .devices import Device
 from .dtype import DType
 from .evaluation import async_eval, eval, synchronize
@@ -122,8 +122,13 @@ __all__ = [  # noqa: PLE0604
     "memory",
     "meta_init",
     "nn",
+    "normal_",
     "num_threads",
     "ones",
+    "rand",
+    "rand_like",
+    "randn",
+    "randn_like",
     "save",
     "set_log_hook",
     "set_rng_state",
@@ -135,6 +140,7 @@ __all__ = [  # noqa: PLE0604
     "trace",
     "tracing",
     "uint4",
+    "uniform_",
     "uint8",
     "uint16",
     "uint32",

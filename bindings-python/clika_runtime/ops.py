@@ -60,6 +60,8 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "batch_norm",
+    "bernoulli",
     "bincount",
     "bitwise_and",
     "bitwise_and_",
@@ -90,6 +92,7 @@ __all__ = [
     "cosh_",
     "div",
     "div_",
+    "dropout",
     "elu",
     "elu_",
     "embedding",
@@ -123,6 +126,7 @@ __all__ = [
     "ge",
     "gelu",
     "gelu_",
+    "group_norm",
     "gt",
     "hardshrink",
     "hardshrink_",
@@ -138,12 +142,14 @@ __all__ = [
     "index_put",
     "index_put_",
     "index_select",
+    "instance_norm",
     "isfinite",
     "isinf",
     "isnan",
     "isneginf",
     "isposinf",
     "kthvalue",
+    "layer_norm",
     "le",
     "leaky_relu",
     "leaky_relu_",
@@ -190,15 +196,19 @@ __all__ = [
     "mish_",
     "mul",
     "mul_",
+    "multinomial",
     "nan_to_num",
     "nan_to_num_",
     "ne",
     "neg",
     "neg_",
     "nonzero",
+    "normal",
     "permute",
     "pow",
     "pow_",
+    "randint",
+    "randperm",
     "reciprocal",
     "reciprocal_",
     "relu",
@@ -210,10 +220,13 @@ __all__ = [
     "reshape",
     "right_shift",
     "right_shift_",
+    "rms_norm",
+    "rotary_embedding",
     "round",
     "round_",
     "rsqrt",
     "rsqrt_",
+    "scaled_dot_product_attention",
     "scatter",
     "searchsorted",
     "select",
@@ -260,6 +273,7 @@ __all__ = [
     "trunc_",
     "trunc_divide",
     "trunc_divide_",
+    "uniform",
     "unique",
     "where",
 ]
@@ -416,6 +430,20 @@ _adaptive_avg_pool3d = lib.clikart_adaptive_avg_pool3d
 _adaptive_max_pool1d = lib.clikart_adaptive_max_pool1d
 _adaptive_max_pool2d = lib.clikart_adaptive_max_pool2d
 _adaptive_max_pool3d = lib.clikart_adaptive_max_pool3d
+_layer_norm = lib.clikart_layer_norm
+_rms_norm = lib.clikart_rms_norm
+_group_norm = lib.clikart_group_norm
+_instance_norm = lib.clikart_instance_norm
+_batch_norm = lib.clikart_batch_norm
+_scaled_dot_product_attention = lib.clikart_scaled_dot_product_attention
+_rotary_embedding = lib.clikart_rotary_embedding
+_uniform = lib.clikart_uniform
+_normal = lib.clikart_normal
+_randint = lib.clikart_randint
+_bernoulli = lib.clikart_bernoulli
+_dropout = lib.clikart_dropout
+_multinomial = lib.clikart_multinomial
+_randperm = lib.clikart_randperm
 _add_ = lib.clikart_add_
 _sub_ = lib.clikart_sub_
 _mul_ = lib.clikart_mul_
@@ -5684,6 +5712,419 @@ def adaptive_max_pool3d(x: TensorLike, output_size: int | Sequence[int]) -> Tens
     if scoped:
         apply()
     handle = _adaptive_max_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def layer_norm(x: TensorLike, normalized_shape: int | Sequence[int], weight: TensorLike | None = None, bias: TensorLike | None = None, eps: float = 1e-5) -> Tensor:
+    """(x - mean) / sqrt(variance + eps) over the last dimensions, times weight, plus bias.
+
+    Args:
+        x: a tensor of floats.
+        normalized_shape: the sizes of the dimensions that are normalised together, the last ones of x.
+        weight: factors of that shape, of any float dtype; ones without it.
+        bias: numbers to add, likewise; zeros without it.
+        eps: what is added to the variance.
+
+    Raises:
+        ValueError: normalized_shape is empty or not the end of x's shape, or weight or bias have another shape.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.layer_norm(crt.full([2, 4], 3.0), [4])
+    """
+    if scoped:
+        apply()
+    handle = _layer_norm(x._handle if type(x) is Tensor else operand(x), *int_list(normalized_shape), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def rms_norm(x: TensorLike, normalized_shape: int | Sequence[int], weight: TensorLike | None = None, eps: float | None = None) -> Tensor:
+    """x / sqrt(mean of squares + eps) over the last dimensions, times weight.
+
+    Args:
+        x: a tensor of floats.
+        normalized_shape: the sizes of the dimensions that are normalised together, the last ones of x.
+        weight: factors of that shape, of any float dtype; ones without it.
+        eps: what is added to the mean; without it the machine epsilon of what is computed in, 2**-52 for float64 and 2**-23
+            for the others.
+
+    Raises:
+        ValueError: normalized_shape is empty or not the end of x's shape, or weight has another shape.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.rms_norm(crt.full([2, 4], 3.0), [4])
+    """
+    if scoped:
+        apply()
+    handle = _rms_norm(x._handle if type(x) is Tensor else operand(x), *int_list(normalized_shape), NULL if weight is None else operand(weight), optional_float(eps))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def group_norm(x: TensorLike, num_groups: int, weight: TensorLike | None = None, bias: TensorLike | None = None, eps: float = 1e-5) -> Tensor:
+    """(x - mean) / sqrt(variance + eps) over all places and the channels of a group, for each sample; times weight, plus bias.
+    x is [samples, places..., channels]: channels are last, and num_groups groups of them lie side by side.
+
+    Args:
+        x: a tensor of floats with at least two dimensions.
+        num_groups: how many groups; it divides the number of channels.
+        weight: one factor for each channel, of any float dtype; ones without it.
+        bias: one number to add for each channel, likewise; zeros without it.
+        eps: what is added to the variance.
+
+    Raises:
+        ValueError: fewer than two dimensions, num_groups does not divide the channels, or weight or bias are not one for each.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.group_norm(crt.full([2, 3, 4], 3.0), 2)
+    """
+    if scoped:
+        apply()
+    handle = _group_norm(x._handle if type(x) is Tensor else operand(x), as_int(num_groups), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def instance_norm(x: TensorLike, weight: TensorLike | None = None, bias: TensorLike | None = None, eps: float = 1e-5) -> Tensor:
+    """(x - mean) / sqrt(variance + eps) over all places, for each sample and channel; times weight, plus bias.
+    x is [samples, places..., channels]: channels are last.
+
+    Args:
+        x: a tensor of floats with at least two dimensions.
+        weight: one factor for each channel, of any float dtype; ones without it.
+        bias: one number to add for each channel, likewise; zeros without it.
+        eps: what is added to the variance.
+
+    Raises:
+        ValueError: fewer than two dimensions, or weight or bias are not one for each channel.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.instance_norm(crt.full([2, 3, 4], 3.0))
+    """
+    if scoped:
+        apply()
+    handle = _instance_norm(x._handle if type(x) is Tensor else operand(x), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def batch_norm(x: TensorLike, running_mean: TensorLike, running_var: TensorLike, weight: TensorLike | None = None, bias: TensorLike | None = None, eps: float = 1e-5) -> Tensor:
+    """(x - running_mean) / sqrt(running_var + eps), times weight, plus bias, with one of each for every channel: the form for
+    inference.  x is [samples, places..., channels]: channels are last.
+
+    Args:
+        x: a tensor of floats with at least two dimensions.
+        running_mean: the mean of each channel, of any float dtype, as are the next three.
+        running_var: the variance of each channel.
+        weight: one factor for each channel; ones without it.
+        bias: one number to add for each channel; zeros without it.
+        eps: what is added to the variance.
+
+    Raises:
+        ValueError: fewer than two dimensions, or another operand is not one for each channel.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.batch_norm(crt.full([2, 3], 3.0), crt.ones([3]), crt.ones([3]))
+    """
+    if scoped:
+        apply()
+    handle = _batch_norm(x._handle if type(x) is Tensor else operand(x), running_mean._handle if type(running_mean) is Tensor else operand(running_mean), running_var._handle if type(running_var) is Tensor else operand(running_var), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: TensorLike, attn_mask: TensorLike | None = None, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
+    """softmax(query key^T * scale + mask) value: for each query the mean of the values, weighted by how well their keys fit.
+    The scores never exist all at once: they are made and used in blocks.  A query that sees no key gives zeros.
+
+    Args:
+        query: [..., heads, L, E], floats.  Two dimensions are enough; those before the last two broadcast.
+        key: [..., heads, S, E], of the same dtype.
+        value: [..., heads, S, V], of the same dtype.
+        attn_mask: bools, true where a query sees a key, or floats that are added to the scores; broadcasts to [..., heads, L, S].
+        is_causal: query i sees the keys 0 to i only, besides what the mask says.
+        scale: the factor of the scores; 1 / sqrt(E) without it.
+        enable_gqa: key and value may have fewer heads than query; neighbouring heads of query then share one.
+
+    Raises:
+        ValueError: shapes that do not fit together.
+        TypeError: dtypes that differ or are not floating point, or a mask that is neither bool nor floating point.
+
+    Example:
+        >>> y = crt.scaled_dot_product_attention(crt.ones([2, 3, 4]), crt.ones([2, 5, 4]), crt.ones([2, 5, 4]))
+    """
+    if scoped:
+        apply()
+    handle = _scaled_dot_product_attention(query._handle if type(query) is Tensor else operand(query), key._handle if type(key) is Tensor else operand(key), value._handle if type(value) is Tensor else operand(value), NULL if attn_mask is None else operand(attn_mask), is_causal, optional_float(scale), enable_gqa)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def rotary_embedding(x: TensorLike, cos: TensorLike, sin: TensorLike, interleaved: bool = False) -> Tensor:
+    """Turns pairs of elements of the last dimension by angles: (a, b) becomes (a cos - b sin, b cos + a sin).
+    With R angles the first 2 R elements are turned, and the rest stays as it is.
+
+    Args:
+        x: [..., L, D], floats.
+        cos: the cosines of the angles, [L, R] or what broadcasts to x's other dimensions and R; of any float dtype.
+        sin: the sines, likewise.
+        interleaved: elements 2 i and 2 i + 1 are a pair; without it elements i and R + i are.
+
+    Raises:
+        ValueError: cos and sin differ in R, 2 R is larger than D, or the other dimensions do not broadcast to x's.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.rotary_embedding(crt.ones([3, 4]), crt.ones([3, 2]), crt.zeros([3, 2]))
+    """
+    if scoped:
+        apply()
+    handle = _rotary_embedding(x._handle if type(x) is Tensor else operand(x), cos._handle if type(cos) is Tensor else operand(cos), sin._handle if type(sin) is Tensor else operand(sin), interleaved)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def uniform(shape: int | Sequence[int], low: float = 0.0, high: float = 1.0, dtype: DType | None = None, generator: Generator | None = None, device: DeviceLike = None, stream: Stream | None = None) -> Tensor:
+    """Random numbers from low to high, high excluded, all equally likely.
+
+    Args:
+        shape: the sizes.
+        low: the smallest number.
+        high: the border above; equal to low, it is what all numbers are.
+        dtype: a floating-point type; without it float32.
+        generator: where numbers are drawn from; without it the process's own generator.
+        device: where the result lives; without it the calling thread's current device.
+        stream: the stream that makes it; without it the device's current stream.
+
+    Raises:
+        ValueError: low is above high, one of them is not finite in the dtype, or a size is negative.
+        TypeError: a dtype that is not floating point.
+
+    Example:
+        >>> y = crt.uniform([2, 3], -1.0, 1.0)
+    """
+    if scoped:
+        apply()
+    handle = _uniform(*int_list(shape), low, high, dtype_code(dtype), generator_handle(generator), placement(device, stream))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def normal(shape: int | Sequence[int], mean: float = 0.0, std: float = 1.0, dtype: DType | None = None, generator: Generator | None = None, device: DeviceLike = None, stream: Stream | None = None) -> Tensor:
+    """Random numbers from the normal distribution.
+
+    Args:
+        shape: the sizes.
+        mean: the mean.
+        std: the standard deviation.
+        dtype: a floating-point type; without it float32.
+        generator: where numbers are drawn from; without it the process's own generator.
+        device: where the result lives; without it the calling thread's current device.
+        stream: the stream that makes it; without it the device's current stream.
+
+    Raises:
+        ValueError: std is negative or NaN, or a size is negative.
+        TypeError: a dtype that is not floating point.
+
+    Example:
+        >>> y = crt.normal([2, 3], 0.0, 0.5)
+    """
+    if scoped:
+        apply()
+    handle = _normal(*int_list(shape), mean, std, dtype_code(dtype), generator_handle(generator), placement(device, stream))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def randint(low: int, high: int, shape: int | Sequence[int], dtype: DType | None = None, generator: Generator | None = None, device: DeviceLike = None, stream: Stream | None = None) -> Tensor:
+    """Random integers from low to high - 1, all equally likely.
+
+    Args:
+        low: the smallest.
+        high: one more than the largest.
+        shape: the sizes.
+        dtype: the element type, which can hold all of them; without it int64.
+        generator: where numbers are drawn from; without it the process's own generator.
+        device: where the result lives; without it the calling thread's current device.
+        stream: the stream that makes it; without it the device's current stream.
+
+    Raises:
+        ValueError: low is not below high, the dtype cannot hold the numbers, or a size is negative.
+
+    Example:
+        >>> y = crt.randint(0, 10, [4])
+    """
+    if scoped:
+        apply()
+    handle = _randint(as_int(low), as_int(high), *int_list(shape), dtype_code(dtype), generator_handle(generator), placement(device, stream))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def bernoulli(p: TensorLike, generator: Generator | None = None) -> Tensor:
+    """Ones and zeros: each is one with the probability at its place.
+
+    Args:
+        p: probabilities, floats from 0 to 1.
+        generator: where numbers are drawn from; without it the process's own generator.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+        ValueError: when the result is read: a probability outside [0, 1].
+
+    Example:
+        >>> y = crt.bernoulli(crt.full([4], 0.5))
+    """
+    if scoped:
+        apply()
+    handle = _bernoulli(p._handle if type(p) is Tensor else operand(p), generator_handle(generator))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def dropout(x: TensorLike, p: float = 0.5, training: bool = True, generator: Generator | None = None) -> Tensor:
+    """x with elements set to zero, each with probability p, and the others times 1 / (1 - p); NaN and infinities that are dropped
+    are NaN.  A copy of x when not training.  Numbers of the generator are used up in both cases.
+
+    Args:
+        x: a tensor of floats.
+        p: the probability, from 0 to 1.
+        training: whether anything is dropped.
+        generator: where numbers are drawn from; without it the process's own generator.
+
+    Raises:
+        ValueError: a probability outside [0, 1].
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.dropout(crt.ones([4]), 0.5)
+    """
+    if scoped:
+        apply()
+    handle = _dropout(x._handle if type(x) is Tensor else operand(x), p, training, generator_handle(generator))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def multinomial(weights: TensorLike, num_samples: int, replacement: bool = False, generator: Generator | None = None) -> Tensor:
+    """Random indices into the last dimension, as int64, each as likely as its weight says.
+
+    Args:
+        weights: [N] or [rows, N], floats that are not negative; they need not add up to one.
+        num_samples: how many indices for each row.
+        replacement: whether an index may come more than once.
+        generator: where numbers are drawn from; without it the process's own generator.
+
+    Raises:
+        ValueError: not one or two dimensions, num_samples below 1, or above N without replacement; when the result is read: a
+            weight that is negative, infinite or NaN, or too few that are positive.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.multinomial(crt.tensor([0.0, 1.0, 3.0]), 4, True)
+    """
+    if scoped:
+        apply()
+    handle = _multinomial(weights._handle if type(weights) is Tensor else operand(weights), as_int(num_samples), replacement, generator_handle(generator))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def randperm(n: int, dtype: DType | None = None, generator: Generator | None = None, device: DeviceLike = None, stream: Stream | None = None) -> Tensor:
+    """The integers from 0 to n - 1 in random order, every order equally likely.
+
+    Args:
+        n: how many.
+        dtype: the element type, which can hold all of them; without it int64.
+        generator: where numbers are drawn from; without it the process's own generator.
+        device: where the result lives; without it the calling thread's current device.
+        stream: the stream that makes it; without it the device's current stream.
+
+    Raises:
+        ValueError: n is negative, or the dtype cannot hold the numbers.
+
+    Example:
+        >>> y = crt.randperm(5)
+    """
+    if scoped:
+        apply()
+    handle = _randperm(as_int(n), dtype_code(dtype), generator_handle(generator), placement(device, stream))
     if origins:
         attend()
     if not handle:

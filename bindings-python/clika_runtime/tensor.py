@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ._convert import TensorLike
+    from .random import Generator
 
 # NumPy is imported where it is used: it takes longer to import than all the rest.
 
@@ -413,6 +414,18 @@ class Tensor:
     def zero_(self) -> Tensor:
         """Fills the tensor with zeros."""
         return self.copy_(0)
+
+    def uniform_(self, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> Tensor:
+        """See :func:`clika_runtime.uniform_`."""
+        from .creation import uniform_
+
+        return uniform_(self, low, high, generator)
+
+    def normal_(self, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
+        """See :func:`clika_runtime.normal_`."""
+        from .creation import normal_
+
+        return normal_(self, mean, std, generator)
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """See :func:`clika_runtime.reshape`; the sizes one by one or as one sequence."""

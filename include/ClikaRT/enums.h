@@ -196,6 +196,20 @@ enum class OpCode : std::int32_t {
     AdaptiveMaxPool1d = 508,
     AdaptiveMaxPool2d = 509,
     AdaptiveMaxPool3d = 510,
+    LayerNorm = 520,
+    RmsNorm = 521,
+    GroupNorm = 522,
+    InstanceNorm = 523,
+    BatchNorm = 524,
+    ScaledDotProductAttention = 530,
+    RotaryEmbedding = 531,
+    Uniform = 540,
+    Normal = 541,
+    Randint = 542,
+    Bernoulli = 543,
+    Dropout = 544,
+    Multinomial = 545,
+    Randperm = 546,
 };
 
 /// Kinds of graph nodes.

@@ -2421,6 +2421,229 @@ inline Tensor adaptive_max_pool3d(const Operand& x, const Shape& output_size) {
     return Tensor::adopt(clikart_adaptive_max_pool3d(x.handle(), output_size.data(), output_size.size()));
 }
 
+/// (x - mean) / sqrt(variance + eps) over the last dimensions, times weight, plus bias.
+///
+/// Args:
+///     x: a tensor of floats.
+///     normalized_shape: the sizes of the dimensions that are normalised together, the last ones of x.
+///     weight: factors of that shape, of any float dtype; ones without it.
+///     bias: numbers to add, likewise; zeros without it.
+///     eps: what is added to the variance.
+///
+/// Raises:
+///     ValueError: normalized_shape is empty or not the end of x's shape, or weight or bias have another shape.
+///     TypeError: a tensor that is not floating point.
+inline Tensor layer_norm(const Operand& x, const Shape& normalized_shape, const std::optional<Operand>& weight = std::nullopt, const std::optional<Operand>& bias = std::nullopt, double eps = 1e-5) {
+    return Tensor::adopt(clikart_layer_norm(x.handle(), normalized_shape.data(), normalized_shape.size(), weight ? weight->handle() : nullptr, bias ? bias->handle() : nullptr, eps));
+}
+
+/// x / sqrt(mean of squares + eps) over the last dimensions, times weight.
+///
+/// Args:
+///     x: a tensor of floats.
+///     normalized_shape: the sizes of the dimensions that are normalised together, the last ones of x.
+///     weight: factors of that shape, of any float dtype; ones without it.
+///     eps: what is added to the mean; without it the machine epsilon of what is computed in, 2**-52 for float64 and 2**-23
+///         for the others.
+///
+/// Raises:
+///     ValueError: normalized_shape is empty or not the end of x's shape, or weight has another shape.
+///     TypeError: a tensor that is not floating point.
+inline Tensor rms_norm(const Operand& x, const Shape& normalized_shape, const std::optional<Operand>& weight = std::nullopt, std::optional<double> eps = std::nullopt) {
+    return Tensor::adopt(clikart_rms_norm(x.handle(), normalized_shape.data(), normalized_shape.size(), weight ? weight->handle() : nullptr, eps ? &*eps : nullptr));
+}
+
+/// (x - mean) / sqrt(variance + eps) over all places and the channels of a group, for each sample; times weight, plus bias.
+/// x is [samples, places..., channels]: channels are last, and num_groups groups of them lie side by side.
+///
+/// Args:
+///     x: a tensor of floats with at least two dimensions.
+///     num_groups: how many groups; it divides the number of channels.
+///     weight: one factor for each channel, of any float dtype; ones without it.
+///     bias: one number to add for each channel, likewise; zeros without it.
+///     eps: what is added to the variance.
+///
+/// Raises:
+///     ValueError: fewer than two dimensions, num_groups does not divide the channels, or weight or bias are not one for each.
+///     TypeError: a tensor that is not floating point.
+inline Tensor group_norm(const Operand& x, std::int64_t num_groups, const std::optional<Operand>& weight = std::nullopt, const std::optional<Operand>& bias = std::nullopt, double eps = 1e-5) {
+    return Tensor::adopt(clikart_group_norm(x.handle(), num_groups, weight ? weight->handle() : nullptr, bias ? bias->handle() : nullptr, eps));
+}
+
+/// (x - mean) / sqrt(variance + eps) over all places, for each sample and channel; times weight, plus bias.
+/// x is [samples, places..., channels]: channels are last.
+///
+/// Args:
+///     x: a tensor of floats with at least two dimensions.
+///     weight: one factor for each channel, of any float dtype; ones without it.
+///     bias: one number to add for each channel, likewise; zeros without it.
+///     eps: what is added to the variance.
+///
+/// Raises:
+///     ValueError: fewer than two dimensions, or weight or bias are not one for each channel.
+///     TypeError: a tensor that is not floating point.
+inline Tensor instance_norm(const Operand& x, const std::optional<Operand>& weight = std::nullopt, const std::optional<Operand>& bias = std::nullopt, double eps = 1e-5) {
+    return Tensor::adopt(clikart_instance_norm(x.handle(), weight ? weight->handle() : nullptr, bias ? bias->handle() : nullptr, eps));
+}
+
+/// (x - running_mean) / sqrt(running_var + eps), times weight, plus bias, with one of each for every channel: the form for
+/// inference.  x is [samples, places..., channels]: channels are last.
+///
+/// Args:
+///     x: a tensor of floats with at least two dimensions.
+///     running_mean: the mean of each channel, of any float dtype, as are the next three.
+///     running_var: the variance of each channel.
+///     weight: one factor for each channel; ones without it.
+///     bias: one number to add for each channel; zeros without it.
+///     eps: what is added to the variance.
+///
+/// Raises:
+///     ValueError: fewer than two dimensions, or another operand is not one for each channel.
+///     TypeError: a tensor that is not floating point.
+inline Tensor batch_norm(const Operand& x, const Operand& running_mean, const Operand& running_var, const std::optional<Operand>& weight = std::nullopt, const std::optional<Operand>& bias = std::nullopt, double eps = 1e-5) {
+    return Tensor::adopt(clikart_batch_norm(x.handle(), running_mean.handle(), running_var.handle(), weight ? weight->handle() : nullptr, bias ? bias->handle() : nullptr, eps));
+}
+
+/// softmax(query key^T * scale + mask) value: for each query the mean of the values, weighted by how well their keys fit.
+/// The scores never exist all at once: they are made and used in blocks.  A query that sees no key gives zeros.
+///
+/// Args:
+///     query: [..., heads, L, E], floats.  Two dimensions are enough; those before the last two broadcast.
+///     key: [..., heads, S, E], of the same dtype.
+///     value: [..., heads, S, V], of the same dtype.
+///     attn_mask: bools, true where a query sees a key, or floats that are added to the scores; broadcasts to [..., heads, L, S].
+///     is_causal: query i sees the keys 0 to i only, besides what the mask says.
+///     scale: the factor of the scores; 1 / sqrt(E) without it.
+///     enable_gqa: key and value may have fewer heads than query; neighbouring heads of query then share one.
+///
+/// Raises:
+///     ValueError: shapes that do not fit together.
+///     TypeError: dtypes that differ or are not floating point, or a mask that is neither bool nor floating point.
+inline Tensor scaled_dot_product_attention(const Operand& query, const Operand& key, const Operand& value, const std::optional<Operand>& attn_mask = std::nullopt, bool is_causal = false, std::optional<double> scale = std::nullopt, bool enable_gqa = false) {
+    return Tensor::adopt(clikart_scaled_dot_product_attention(query.handle(), key.handle(), value.handle(), attn_mask ? attn_mask->handle() : nullptr, is_causal, scale ? &*scale : nullptr, enable_gqa));
+}
+
+/// Turns pairs of elements of the last dimension by angles: (a, b) becomes (a cos - b sin, b cos + a sin).
+/// With R angles the first 2 R elements are turned, and the rest stays as it is.
+///
+/// Args:
+///     x: [..., L, D], floats.
+///     cos: the cosines of the angles, [L, R] or what broadcasts to x's other dimensions and R; of any float dtype.
+///     sin: the sines, likewise.
+///     interleaved: elements 2 i and 2 i + 1 are a pair; without it elements i and R + i are.
+///
+/// Raises:
+///     ValueError: cos and sin differ in R, 2 R is larger than D, or the other dimensions do not broadcast to x's.
+///     TypeError: a tensor that is not floating point.
+inline Tensor rotary_embedding(const Operand& x, const Operand& cos, const Operand& sin, bool interleaved = false) {
+    return Tensor::adopt(clikart_rotary_embedding(x.handle(), cos.handle(), sin.handle(), interleaved));
+}
+
+/// Random numbers from low to high, high excluded, all equally likely.
+///
+/// Args:
+///     shape: the sizes.
+///     low: the smallest number.
+///     high: the border above; equal to low, it is what all numbers are.
+///     dtype: a floating-point type; without it float32.
+///     generator: where numbers are drawn from; without it the process's own generator.
+///
+/// Raises:
+///     ValueError: low is above high, one of them is not finite in the dtype, or a size is negative.
+///     TypeError: a dtype that is not floating point.
+inline Tensor uniform(const Shape& shape, double low = 0.0, double high = 1.0, std::optional<DataType> dtype = std::nullopt, const Generator& generator = Generator::of_process(), const StreamOrDevice& where = {}) {
+    return Tensor::adopt(clikart_uniform(shape.data(), shape.size(), low, high, dtype ? static_cast<clikart_dtype>(*dtype) : CLIKART_UNSPECIFIED, generator.handle(), where.c_placement()));
+}
+
+/// Random numbers from the normal distribution.
+///
+/// Args:
+///     shape: the sizes.
+///     mean: the mean.
+///     std: the standard deviation.
+///     dtype: a floating-point type; without it float32.
+///     generator: where numbers are drawn from; without it the process's own generator.
+///
+/// Raises:
+///     ValueError: std is negative or NaN, or a size is negative.
+///     TypeError: a dtype that is not floating point.
+inline Tensor normal(const Shape& shape, double mean = 0.0, double std = 1.0, std::optional<DataType> dtype = std::nullopt, const Generator& generator = Generator::of_process(), const StreamOrDevice& where = {}) {
+    return Tensor::adopt(clikart_normal(shape.data(), shape.size(), mean, std, dtype ? static_cast<clikart_dtype>(*dtype) : CLIKART_UNSPECIFIED, generator.handle(), where.c_placement()));
+}
+
+/// Random integers from low to high - 1, all equally likely.
+///
+/// Args:
+///     low: the smallest.
+///     high: one more than the largest.
+///     shape: the sizes.
+///     dtype: the element type, which can hold all of them; without it int64.
+///     generator: where numbers are drawn from; without it the process's own generator.
+///
+/// Raises:
+///     ValueError: low is not below high, the dtype cannot hold the numbers, or a size is negative.
+inline Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, std::optional<DataType> dtype = std::nullopt, const Generator& generator = Generator::of_process(), const StreamOrDevice& where = {}) {
+    return Tensor::adopt(clikart_randint(low, high, shape.data(), shape.size(), dtype ? static_cast<clikart_dtype>(*dtype) : CLIKART_UNSPECIFIED, generator.handle(), where.c_placement()));
+}
+
+/// Ones and zeros: each is one with the probability at its place.
+///
+/// Args:
+///     p: probabilities, floats from 0 to 1.
+///     generator: where numbers are drawn from; without it the process's own generator.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+///     ValueError: when the result is read: a probability outside [0, 1].
+inline Tensor bernoulli(const Operand& p, const Generator& generator = Generator::of_process()) {
+    return Tensor::adopt(clikart_bernoulli(p.handle(), generator.handle()));
+}
+
+/// x with elements set to zero, each with probability p, and the others times 1 / (1 - p); NaN and infinities that are dropped
+/// are NaN.  A copy of x when not training.  Numbers of the generator are used up in both cases.
+///
+/// Args:
+///     x: a tensor of floats.
+///     p: the probability, from 0 to 1.
+///     training: whether anything is dropped.
+///     generator: where numbers are drawn from; without it the process's own generator.
+///
+/// Raises:
+///     ValueError: a probability outside [0, 1].
+///     TypeError: a tensor that is not floating point.
+inline Tensor dropout(const Operand& x, double p = 0.5, bool training = true, const Generator& generator = Generator::of_process()) {
+    return Tensor::adopt(clikart_dropout(x.handle(), p, training, generator.handle()));
+}
+
+/// Random indices into the last dimension, as int64, each as likely as its weight says.
+///
+/// Args:
+///     weights: [N] or [rows, N], floats that are not negative; they need not add up to one.
+///     num_samples: how many indices for each row.
+///     replacement: whether an index may come more than once.
+///     generator: where numbers are drawn from; without it the process's own generator.
+///
+/// Raises:
+///     ValueError: not one or two dimensions, num_samples below 1, or above N without replacement; when the result is read: a
+///         weight that is negative, infinite or NaN, or too few that are positive.
+///     TypeError: a tensor that is not floating point.
+inline Tensor multinomial(const Operand& weights, std::int64_t num_samples, bool replacement = false, const Generator& generator = Generator::of_process()) {
+    return Tensor::adopt(clikart_multinomial(weights.handle(), num_samples, replacement, generator.handle()));
+}
+
+/// The integers from 0 to n - 1 in random order, every order equally likely.
+///
+/// Args:
+///     n: how many.
+///     dtype: the element type, which can hold all of them; without it int64.
+///     generator: where numbers are drawn from; without it the process's own generator.
+///
+/// Raises:
+///     ValueError: n is negative, or the dtype cannot hold the numbers.
+inline Tensor randperm(std::int64_t n, std::optional<DataType> dtype = std::nullopt, const Generator& generator = Generator::of_process(), const StreamOrDevice& where = {}) {
+    return Tensor::adopt(clikart_randperm(n, dtype ? static_cast<clikart_dtype>(*dtype) : CLIKART_UNSPECIFIED, generator.handle(), where.c_placement()));
+}
+
 /// A tensor of ones.
 inline Tensor ones(const Shape& shape, DataType dtype = DataType::Float32, const StreamOrDevice& where = {}) {
     return full(shape, 1, dtype, where);

@@ -36,6 +36,11 @@ DTypes dtype_index_put(const OpCall&);     // as the first input; the second is 
 DTypes dtype_masked(const OpCall&);        // as the first input; the second is bool, a third is cast
 DTypes dtype_convolution(const OpCall&);      // floats, all inputs of one dtype
 DTypes dtype_max_indices(const OpCall&);      // as the input, which is not bool, and int64
+DTypes dtype_norm(const OpCall&);             // as the first input, all floating point; the others stay what they are
+DTypes dtype_attention(const OpCall&);        // three of one floating-point dtype, perhaps a mask
+DTypes dtype_random_float(const OpCall&);     // the optional attribute `dtype`, floating point, else float32
+DTypes dtype_random_number(const OpCall&);    // the same, not bool, else int64
+DTypes dtype_multinomial(const OpCall&);      // int64, computed from floats
 
 void shape_same(const OpCall&, OutputSpec&);
 void shape_broadcast(const OpCall&, OutputSpec&);  // of all inputs
@@ -70,6 +75,17 @@ void shape_transposed_convolution(const OpCall&, OutputSpec&);
 void shape_max_pool(const OpCall&, OutputSpec&);
 void shape_avg_pool(const OpCall&, OutputSpec&);
 void shape_adaptive_pool(const OpCall&, OutputSpec&);
+void shape_last_norm(const OpCall&, OutputSpec&);
+void shape_group_norm(const OpCall&, OutputSpec&);
+void shape_channel_norm(const OpCall&, OutputSpec&);
+void shape_attention(const OpCall&, OutputSpec&);
+void shape_rotary(const OpCall&, OutputSpec&);
+void shape_uniform(const OpCall&, OutputSpec&);
+void shape_normal(const OpCall&, OutputSpec&);
+void shape_randint(const OpCall&, OutputSpec&);
+void shape_dropout(const OpCall&, OutputSpec&);
+void shape_multinomial(const OpCall&, OutputSpec&);
+void shape_randperm(const OpCall&, OutputSpec&);
 // Views.
 void shape_reshape(const OpCall&, OutputSpec&);
 void shape_permute(const OpCall&, OutputSpec&);

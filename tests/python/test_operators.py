@@ -341,6 +341,7 @@ def test_a_missing_kernel_is_one_clear_error(name: str) -> None:
     op = OPS[name]
     stored = crt.cast(crt.ones([2, 2]), crt.float8_e4m3fn)
     arguments: dict[str, Any] = {p.name: stored for p in op.tensors} | {p.name: 1.0 for p in op.attributes if p.default is None and p.type == "float"}
+    arguments |= {p.name: {"int": 1, "int[]": [2]}[p.type] for p in op.attributes if p.default is None and p.type in ("int", "int[]")}
     with pytest.raises((NotImplementedError, TypeError), match=f"^(op '{name}' has no float8_e4m3fn kernel on cpu|{name}: .*float8_e4m3fn)"):
         getattr(crt, name)(**arguments)
 

@@ -1667,6 +1667,201 @@ CLIKART_API clikart_tensor* clikart_adaptive_max_pool2d(const clikart_tensor* x,
  *     TypeError: bools. */
 CLIKART_API clikart_tensor* clikart_adaptive_max_pool3d(const clikart_tensor* x, const int64_t* output_size, size_t n_output_size);
 
+/* (x - mean) / sqrt(variance + eps) over the last dimensions, times weight, plus bias.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     normalized_shape: the sizes of the dimensions that are normalised together, the last ones of x.
+ *     weight: factors of that shape, of any float dtype; ones without it.
+ *     bias: numbers to add, likewise; zeros without it.
+ *     eps: what is added to the variance.
+ *
+ * Raises:
+ *     ValueError: normalized_shape is empty or not the end of x's shape, or weight or bias have another shape.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_layer_norm(const clikart_tensor* x, const int64_t* normalized_shape, size_t n_normalized_shape, const clikart_tensor* weight, const clikart_tensor* bias, double eps);
+
+/* x / sqrt(mean of squares + eps) over the last dimensions, times weight.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     normalized_shape: the sizes of the dimensions that are normalised together, the last ones of x.
+ *     weight: factors of that shape, of any float dtype; ones without it.
+ *     eps: what is added to the mean; without it the machine epsilon of what is computed in, 2**-52 for float64 and 2**-23
+ *         for the others.
+ *
+ * Raises:
+ *     ValueError: normalized_shape is empty or not the end of x's shape, or weight has another shape.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_rms_norm(const clikart_tensor* x, const int64_t* normalized_shape, size_t n_normalized_shape, const clikart_tensor* weight, const double* eps);
+
+/* (x - mean) / sqrt(variance + eps) over all places and the channels of a group, for each sample; times weight, plus bias.
+ * x is [samples, places..., channels]: channels are last, and num_groups groups of them lie side by side.
+ *
+ * Args:
+ *     x: a tensor of floats with at least two dimensions.
+ *     num_groups: how many groups; it divides the number of channels.
+ *     weight: one factor for each channel, of any float dtype; ones without it.
+ *     bias: one number to add for each channel, likewise; zeros without it.
+ *     eps: what is added to the variance.
+ *
+ * Raises:
+ *     ValueError: fewer than two dimensions, num_groups does not divide the channels, or weight or bias are not one for each.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_group_norm(const clikart_tensor* x, int64_t num_groups, const clikart_tensor* weight, const clikart_tensor* bias, double eps);
+
+/* (x - mean) / sqrt(variance + eps) over all places, for each sample and channel; times weight, plus bias.
+ * x is [samples, places..., channels]: channels are last.
+ *
+ * Args:
+ *     x: a tensor of floats with at least two dimensions.
+ *     weight: one factor for each channel, of any float dtype; ones without it.
+ *     bias: one number to add for each channel, likewise; zeros without it.
+ *     eps: what is added to the variance.
+ *
+ * Raises:
+ *     ValueError: fewer than two dimensions, or weight or bias are not one for each channel.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_instance_norm(const clikart_tensor* x, const clikart_tensor* weight, const clikart_tensor* bias, double eps);
+
+/* (x - running_mean) / sqrt(running_var + eps), times weight, plus bias, with one of each for every channel: the form for
+ * inference.  x is [samples, places..., channels]: channels are last.
+ *
+ * Args:
+ *     x: a tensor of floats with at least two dimensions.
+ *     running_mean: the mean of each channel, of any float dtype, as are the next three.
+ *     running_var: the variance of each channel.
+ *     weight: one factor for each channel; ones without it.
+ *     bias: one number to add for each channel; zeros without it.
+ *     eps: what is added to the variance.
+ *
+ * Raises:
+ *     ValueError: fewer than two dimensions, or another operand is not one for each channel.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_batch_norm(const clikart_tensor* x, const clikart_tensor* running_mean, const clikart_tensor* running_var, const clikart_tensor* weight, const clikart_tensor* bias, double eps);
+
+/* softmax(query key^T * scale + mask) value: for each query the mean of the values, weighted by how well their keys fit.
+ * The scores never exist all at once: they are made and used in blocks.  A query that sees no key gives zeros.
+ *
+ * Args:
+ *     query: [..., heads, L, E], floats.  Two dimensions are enough; those before the last two broadcast.
+ *     key: [..., heads, S, E], of the same dtype.
+ *     value: [..., heads, S, V], of the same dtype.
+ *     attn_mask: bools, true where a query sees a key, or floats that are added to the scores; broadcasts to [..., heads, L, S].
+ *     is_causal: query i sees the keys 0 to i only, besides what the mask says.
+ *     scale: the factor of the scores; 1 / sqrt(E) without it.
+ *     enable_gqa: key and value may have fewer heads than query; neighbouring heads of query then share one.
+ *
+ * Raises:
+ *     ValueError: shapes that do not fit together.
+ *     TypeError: dtypes that differ or are not floating point, or a mask that is neither bool nor floating point. */
+CLIKART_API clikart_tensor* clikart_scaled_dot_product_attention(const clikart_tensor* query, const clikart_tensor* key, const clikart_tensor* value, const clikart_tensor* attn_mask, bool is_causal, const double* scale, bool enable_gqa);
+
+/* Turns pairs of elements of the last dimension by angles: (a, b) becomes (a cos - b sin, b cos + a sin).
+ * With R angles the first 2 R elements are turned, and the rest stays as it is.
+ *
+ * Args:
+ *     x: [..., L, D], floats.
+ *     cos: the cosines of the angles, [L, R] or what broadcasts to x's other dimensions and R; of any float dtype.
+ *     sin: the sines, likewise.
+ *     interleaved: elements 2 i and 2 i + 1 are a pair; without it elements i and R + i are.
+ *
+ * Raises:
+ *     ValueError: cos and sin differ in R, 2 R is larger than D, or the other dimensions do not broadcast to x's.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_rotary_embedding(const clikart_tensor* x, const clikart_tensor* cos, const clikart_tensor* sin, bool interleaved);
+
+/* Random numbers from low to high, high excluded, all equally likely.
+ *
+ * Args:
+ *     shape: the sizes.
+ *     low: the smallest number.
+ *     high: the border above; equal to low, it is what all numbers are.
+ *     dtype: a floating-point type; without it float32.
+ *     generator: where numbers are drawn from; without it the process's own generator.
+ *
+ * Raises:
+ *     ValueError: low is above high, one of them is not finite in the dtype, or a size is negative.
+ *     TypeError: a dtype that is not floating point. */
+CLIKART_API clikart_tensor* clikart_uniform(const int64_t* shape, size_t n_shape, double low, double high, clikart_dtype dtype, clikart_generator* generator, const clikart_placement* where);
+
+/* Random numbers from the normal distribution.
+ *
+ * Args:
+ *     shape: the sizes.
+ *     mean: the mean.
+ *     std: the standard deviation.
+ *     dtype: a floating-point type; without it float32.
+ *     generator: where numbers are drawn from; without it the process's own generator.
+ *
+ * Raises:
+ *     ValueError: std is negative or NaN, or a size is negative.
+ *     TypeError: a dtype that is not floating point. */
+CLIKART_API clikart_tensor* clikart_normal(const int64_t* shape, size_t n_shape, double mean, double std, clikart_dtype dtype, clikart_generator* generator, const clikart_placement* where);
+
+/* Random integers from low to high - 1, all equally likely.
+ *
+ * Args:
+ *     low: the smallest.
+ *     high: one more than the largest.
+ *     shape: the sizes.
+ *     dtype: the element type, which can hold all of them; without it int64.
+ *     generator: where numbers are drawn from; without it the process's own generator.
+ *
+ * Raises:
+ *     ValueError: low is not below high, the dtype cannot hold the numbers, or a size is negative. */
+CLIKART_API clikart_tensor* clikart_randint(int64_t low, int64_t high, const int64_t* shape, size_t n_shape, clikart_dtype dtype, clikart_generator* generator, const clikart_placement* where);
+
+/* Ones and zeros: each is one with the probability at its place.
+ *
+ * Args:
+ *     p: probabilities, floats from 0 to 1.
+ *     generator: where numbers are drawn from; without it the process's own generator.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point.
+ *     ValueError: when the result is read: a probability outside [0, 1]. */
+CLIKART_API clikart_tensor* clikart_bernoulli(const clikart_tensor* p, clikart_generator* generator);
+
+/* x with elements set to zero, each with probability p, and the others times 1 / (1 - p); NaN and infinities that are dropped
+ * are NaN.  A copy of x when not training.  Numbers of the generator are used up in both cases.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     p: the probability, from 0 to 1.
+ *     training: whether anything is dropped.
+ *     generator: where numbers are drawn from; without it the process's own generator.
+ *
+ * Raises:
+ *     ValueError: a probability outside [0, 1].
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_dropout(const clikart_tensor* x, double p, bool training, clikart_generator* generator);
+
+/* Random indices into the last dimension, as int64, each as likely as its weight says.
+ *
+ * Args:
+ *     weights: [N] or [rows, N], floats that are not negative; they need not add up to one.
+ *     num_samples: how many indices for each row.
+ *     replacement: whether an index may come more than once.
+ *     generator: where numbers are drawn from; without it the process's own generator.
+ *
+ * Raises:
+ *     ValueError: not one or two dimensions, num_samples below 1, or above N without replacement; when the result is read: a
+ *         weight that is negative, infinite or NaN, or too few that are positive.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_multinomial(const clikart_tensor* weights, int64_t num_samples, bool replacement, clikart_generator* generator);
+
+/* The integers from 0 to n - 1 in random order, every order equally likely.
+ *
+ * Args:
+ *     n: how many.
+ *     dtype: the element type, which can hold all of them; without it int64.
+ *     generator: where numbers are drawn from; without it the process's own generator.
+ *
+ * Raises:
+ *     ValueError: n is negative, or the dtype cannot hold the numbers. */
+CLIKART_API clikart_tensor* clikart_randperm(int64_t n, clikart_dtype dtype, clikart_generator* generator, const clikart_placement* where);
+
 #ifdef __cplusplus
 }
 #endif
