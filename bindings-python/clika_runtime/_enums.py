@@ -206,6 +206,40 @@ class OpCode(enum.Enum):
     LogicalOr = 285
     LogicalXor = 286
     Where = 287
+    Expand = 410
+    BroadcastTo = 411
+    Transpose = 412
+    Squeeze = 413
+    Unsqueeze = 414
+    Flatten = 415
+    Unflatten = 416
+    Movedim = 417
+    Diagonal = 418
+    Unfold = 419
+    Narrow = 420
+    ViewDtype = 421
+    AsStrided = 422
+    Stack = 425
+    Repeat = 426
+    Tile = 427
+    RepeatInterleave = 428
+    Roll = 429
+    Flip = 430
+    Pad = 431
+    DiagEmbed = 432
+    Diag = 433
+    OneHot = 434
+    PixelShuffle = 435
+    PixelUnshuffle = 436
+    Eye = 440
+    Linspace = 441
+    Logspace = 442
+    Clamp = 445
+    Addcmul = 446
+    Addcdiv = 447
+    Prelu = 448
+    Glu = 449
+    Isclose = 450
 
 
 class NodeKind(enum.Enum):
