@@ -37,7 +37,22 @@ from ._library import check as _check
 from ._library import lib as _lib
 from ._library import text as _text
 from .borrow import from_numpy
-from .creation import is_available, normal_, ones, rand, rand_like, randn, randn_like, uniform_, zeros
+from .creation import (
+    empty,
+    empty_like,
+    full_like,
+    is_available,
+    normal_,
+    ones,
+    ones_like,
+    rand,
+    rand_like,
+    randn,
+    randn_like,
+    uniform_,
+    zeros,
+    zeros_like,
+)
 from .devices import Device
 from .dtype import DType
 from .evaluation import async_eval, eval, synchronize
@@ -48,6 +63,7 @@ from .ops import *  # noqa: F403
 from .ops import __all__ as _operators
 from .random import Generator, get_rng_state, manual_seed, set_rng_state
 from .scopes import device, eager, meta_init, stream, synchronous, tracing
+from .shaping import allclose, chunk, clone, contiguous, meshgrid, split, tensor_split, unbind
 from .streams import Stream
 
 __version__ = "0.1.0"
@@ -95,12 +111,18 @@ __all__ = [  # noqa: PLE0604
     "Size",
     "Stream",
     "Tensor",
+    "allclose",
     "async_eval",
     "bfloat16",
     "bool_",
     "build_report",
+    "chunk",
+    "clone",
+    "contiguous",
     "device",
     "eager",
+    "empty",
+    "empty_like",
     "eval",
     "pkgconfig_dir",
     "float8_e4m3fn",
@@ -109,6 +131,7 @@ __all__ = [  # noqa: PLE0604
     "float32",
     "float64",
     "from_numpy",
+    "full_like",
     "get_rng_state",
     "graph",
     "int4",
@@ -120,6 +143,7 @@ __all__ = [  # noqa: PLE0604
     "load",
     "manual_seed",
     "memory",
+    "meshgrid",
     "meta_init",
     "nn",
     "normal_",
@@ -129,14 +153,17 @@ __all__ = [  # noqa: PLE0604
     "rand_like",
     "randn",
     "randn_like",
+    "ones_like",
     "save",
     "set_log_hook",
     "set_rng_state",
     "set_num_threads",
+    "split",
     "stream",
     "synchronize",
     "synchronous",
     "tensor",
+    "tensor_split",
     "trace",
     "tracing",
     "uint4",
@@ -145,6 +172,8 @@ __all__ = [  # noqa: PLE0604
     "uint16",
     "uint32",
     "uint64",
+    "unbind",
     "zeros",
+    "zeros_like",
     *_operators,
 ]

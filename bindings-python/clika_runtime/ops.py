@@ -43,10 +43,15 @@ __all__ = [
     "adaptive_max_pool3d",
     "add",
     "add_",
+    "addcdiv",
+    "addcdiv_",
+    "addcmul",
+    "addcmul_",
     "amax",
     "arange",
     "argmax",
     "argsort",
+    "as_strided",
     "asin",
     "asin_",
     "asinh",
@@ -71,11 +76,14 @@ __all__ = [
     "bitwise_or_",
     "bitwise_xor",
     "bitwise_xor_",
+    "broadcast_to",
     "cast",
     "ceil",
     "ceil_",
     "celu",
     "celu_",
+    "clamp",
+    "clamp_",
     "concat",
     "conv1d",
     "conv2d",
@@ -90,6 +98,9 @@ __all__ = [
     "cos_",
     "cosh",
     "cosh_",
+    "diag",
+    "diag_embed",
+    "diagonal",
     "div",
     "div_",
     "dropout",
@@ -107,8 +118,12 @@ __all__ = [
     "exp2",
     "exp2_",
     "exp_",
+    "expand",
     "expm1",
     "expm1_",
+    "eye",
+    "flatten",
+    "flip",
     "floor",
     "floor_",
     "floor_divide",
@@ -126,6 +141,7 @@ __all__ = [
     "ge",
     "gelu",
     "gelu_",
+    "glu",
     "group_norm",
     "gt",
     "hardshrink",
@@ -143,6 +159,7 @@ __all__ = [
     "index_put_",
     "index_select",
     "instance_norm",
+    "isclose",
     "isfinite",
     "isinf",
     "isnan",
@@ -159,6 +176,7 @@ __all__ = [
     "lerp_",
     "lgamma",
     "lgamma_",
+    "linspace",
     "log",
     "log10",
     "log10_",
@@ -175,6 +193,7 @@ __all__ = [
     "logical_xor",
     "logsigmoid",
     "logsigmoid_",
+    "logspace",
     "lt",
     "masked_fill",
     "masked_fill_",
@@ -194,19 +213,27 @@ __all__ = [
     "minimum_",
     "mish",
     "mish_",
+    "movedim",
     "mul",
     "mul_",
     "multinomial",
     "nan_to_num",
     "nan_to_num_",
+    "narrow",
     "ne",
     "neg",
     "neg_",
     "nonzero",
     "normal",
+    "one_hot",
+    "pad",
     "permute",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "pow",
     "pow_",
+    "prelu",
+    "prelu_",
     "randint",
     "randperm",
     "reciprocal",
@@ -217,10 +244,13 @@ __all__ = [
     "relu_",
     "remainder",
     "remainder_",
+    "repeat",
+    "repeat_interleave",
     "reshape",
     "right_shift",
     "right_shift_",
     "rms_norm",
+    "roll",
     "rotary_embedding",
     "round",
     "round_",
@@ -256,6 +286,8 @@ __all__ = [
     "sqrt_",
     "square",
     "square_",
+    "squeeze",
+    "stack",
     "sub",
     "sub_",
     "sum",
@@ -268,13 +300,19 @@ __all__ = [
     "tanhshrink_",
     "threshold",
     "threshold_",
+    "tile",
     "topk",
+    "transpose",
     "trunc",
     "trunc_",
     "trunc_divide",
     "trunc_divide_",
+    "unflatten",
+    "unfold",
     "uniform",
     "unique",
+    "unsqueeze",
+    "view_dtype",
     "where",
 ]
 
@@ -409,6 +447,40 @@ _masked_select = lib.clikart_masked_select
 _masked_fill = lib.clikart_masked_fill
 _masked_scatter = lib.clikart_masked_scatter
 _embedding = lib.clikart_embedding
+_expand = lib.clikart_expand
+_broadcast_to = lib.clikart_broadcast_to
+_transpose = lib.clikart_transpose
+_squeeze = lib.clikart_squeeze
+_unsqueeze = lib.clikart_unsqueeze
+_flatten = lib.clikart_flatten
+_unflatten = lib.clikart_unflatten
+_movedim = lib.clikart_movedim
+_diagonal = lib.clikart_diagonal
+_unfold = lib.clikart_unfold
+_narrow = lib.clikart_narrow
+_view_dtype = lib.clikart_view_dtype
+_as_strided = lib.clikart_as_strided
+_stack = lib.clikart_stack
+_repeat = lib.clikart_repeat
+_tile = lib.clikart_tile
+_repeat_interleave = lib.clikart_repeat_interleave
+_roll = lib.clikart_roll
+_flip = lib.clikart_flip
+_pad = lib.clikart_pad
+_diag_embed = lib.clikart_diag_embed
+_diag = lib.clikart_diag
+_one_hot = lib.clikart_one_hot
+_pixel_shuffle = lib.clikart_pixel_shuffle
+_pixel_unshuffle = lib.clikart_pixel_unshuffle
+_eye = lib.clikart_eye
+_linspace = lib.clikart_linspace
+_logspace = lib.clikart_logspace
+_clamp = lib.clikart_clamp
+_addcmul = lib.clikart_addcmul
+_addcdiv = lib.clikart_addcdiv
+_prelu = lib.clikart_prelu
+_glu = lib.clikart_glu
+_isclose = lib.clikart_isclose
 _conv1d = lib.clikart_conv1d
 _conv2d = lib.clikart_conv2d
 _conv3d = lib.clikart_conv3d
@@ -526,6 +598,10 @@ _right_shift_ = lib.clikart_right_shift_
 _lerp_ = lib.clikart_lerp_
 _index_put_ = lib.clikart_index_put_
 _masked_fill_ = lib.clikart_masked_fill_
+_clamp_ = lib.clikart_clamp_
+_addcmul_ = lib.clikart_addcmul_
+_addcdiv_ = lib.clikart_addcdiv_
+_prelu_ = lib.clikart_prelu_
 GELUFORM = {"none": 0, "tanh": 1}
 PADMODE = {"constant": 0, "reflect": 1, "replicate": 2, "circular": 3}
 SCATTERREDUCE = {"none": 0, "sum": 1, "prod": 2, "mean": 3, "amax": 4, "amin": 5}
@@ -5052,6 +5128,986 @@ def embedding(index: TensorLike, weight: TensorLike) -> Tensor:
     if scoped:
         apply()
     handle = _embedding(index._handle if type(index) is Tensor else operand(index), weight._handle if type(weight) is Tensor else operand(weight))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def expand(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
+    """The same elements seen again and again: dimensions of size 1 take any size, and new ones may come in front; a view.
+
+    Args:
+        x: the tensor.
+        shape: the new sizes; -1 keeps the size of a dimension that is there.
+
+    Raises:
+        ValueError: a size that differs from x's, which is not 1, fewer dimensions than x has, or -1 for a new one.
+
+    Example:
+        >>> y = crt.expand(crt.arange(0, 3), [2, -1])
+    """
+    if scoped:
+        apply()
+    handle = _expand(x._handle if type(x) is Tensor else operand(x), *int_list(shape))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def broadcast_to(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
+    """x as it takes part in an operator whose result has this shape; a view.
+
+    Args:
+        x: the tensor.
+        shape: the sizes.
+
+    Raises:
+        ValueError: x's shape does not broadcast to it.
+
+    Example:
+        >>> y = crt.broadcast_to(crt.arange(0, 3), [2, 3])
+    """
+    if scoped:
+        apply()
+    handle = _broadcast_to(x._handle if type(x) is Tensor else operand(x), *int_list(shape))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def transpose(x: TensorLike, dim0: int, dim1: int) -> Tensor:
+    """Two dimensions in each other's place; a view.
+
+    Args:
+        x: the tensor.
+        dim0: one dimension.
+        dim1: the other.
+
+    Raises:
+        IndexError: a dimension out of range.
+
+    Example:
+        >>> y = crt.transpose(crt.reshape(crt.arange(0, 6), [2, 3]), 0, 1)
+    """
+    if scoped:
+        apply()
+    handle = _transpose(x._handle if type(x) is Tensor else operand(x), as_int(dim0), as_int(dim1))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def squeeze(x: TensorLike, dims: int | Sequence[int] | None = None) -> Tensor:
+    """Without dimensions of size 1; a view.
+
+    Args:
+        x: the tensor.
+        dims: which of them may go, if their size is 1; without it all that can.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice.
+
+    Example:
+        >>> y = crt.squeeze(crt.full([2, 1], 0.5), 1)
+    """
+    if scoped:
+        apply()
+    handle = _squeeze(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def unsqueeze(x: TensorLike, dim: int) -> Tensor:
+    """With a new dimension of size 1; a view.
+
+    Args:
+        x: the tensor.
+        dim: its place in the result.
+
+    Raises:
+        IndexError: dim out of range.
+
+    Example:
+        >>> y = crt.unsqueeze(crt.arange(0, 3), -1)
+    """
+    if scoped:
+        apply()
+    handle = _unsqueeze(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Several neighbouring dimensions as one: a view where strides allow it, else a copy.  A 0-d tensor becomes one of one element.
+
+    Args:
+        x: the tensor.
+        start_dim: the first of them.
+        end_dim: the last of them.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: start_dim comes after end_dim.
+
+    Example:
+        >>> y = crt.flatten(crt.full([2, 3, 4], 0.5), 1)
+    """
+    if scoped:
+        apply()
+    handle = _flatten(x._handle if type(x) is Tensor else operand(x), as_int(start_dim), as_int(end_dim))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def unflatten(x: TensorLike, dim: int, sizes: int | Sequence[int]) -> Tensor:
+    """One dimension as several; a view.
+
+    Args:
+        x: the tensor.
+        dim: the dimension.
+        sizes: the new sizes in its place; one of them may be -1, and follows from the others.
+
+    Raises:
+        IndexError: dim out of range.
+        ValueError: no sizes, more than one -1, or sizes that do not make up dim's.
+
+    Example:
+        >>> y = crt.unflatten(crt.arange(0, 6), 0, [2, -1])
+    """
+    if scoped:
+        apply()
+    handle = _unflatten(x._handle if type(x) is Tensor else operand(x), as_int(dim), *int_list(sizes))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def movedim(x: TensorLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """Some dimensions in other places, the rest in their old order; a view.
+
+    Args:
+        x: the tensor.
+        source: the dimensions to move.
+        destination: where each of them goes.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: lists of different lengths, or a dimension named twice in one.
+
+    Example:
+        >>> y = crt.movedim(crt.full([2, 3, 4], 0.5), 0, -1)
+    """
+    if scoped:
+        apply()
+    handle = _movedim(x._handle if type(x) is Tensor else operand(x), *int_list(source), *int_list(destination))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def diagonal(x: TensorLike, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The elements whose places along two dimensions differ by offset, as a new last dimension in their stead; a view.
+
+    Args:
+        x: the tensor.
+        offset: how far above the main diagonal; negative is below.
+        dim1: the dimension of the rows.
+        dim2: the dimension of the columns.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: dim1 and dim2 are the same.
+
+    Example:
+        >>> y = crt.diagonal(crt.reshape(crt.arange(0, 9), [3, 3]), 1)
+    """
+    if scoped:
+        apply()
+    handle = _diagonal(x._handle if type(x) is Tensor else operand(x), as_int(offset), as_int(dim1), as_int(dim2))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def unfold(x: TensorLike, dim: int, size: int, step: int) -> Tensor:
+    """All windows along a dimension: which of them stays in its place, and what is in it is a new last dimension.  A view, in which
+    windows that overlap share memory.
+
+    Args:
+        x: the tensor.
+        dim: the dimension.
+        size: the size of a window.
+        step: from one window to the next.
+
+    Raises:
+        IndexError: dim out of range.
+        ValueError: a size that is negative or larger than dim's, or a step that is not positive.
+
+    Example:
+        >>> y = crt.unfold(crt.arange(0, 7), 0, 3, 2)
+    """
+    if scoped:
+        apply()
+    handle = _unfold(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(size), as_int(step))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def narrow(x: TensorLike, dim: int, start: int, length: int) -> Tensor:
+    """A stretch of a dimension; a view.
+
+    Args:
+        x: the tensor.
+        dim: the dimension.
+        start: the first index; negative counts from the end.
+        length: how many.
+
+    Raises:
+        IndexError: dim or start out of range.
+        ValueError: a negative length, or more than there are.
+
+    Example:
+        >>> y = crt.narrow(crt.arange(0, 6), 0, 1, 3)
+    """
+    if scoped:
+        apply()
+    handle = _narrow(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(start), as_int(length))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def view_dtype(x: TensorLike, dtype: DType) -> Tensor:
+    """The same bytes read as another dtype, as a view.  Where the sizes of elements differ, the last dimension has more or fewer.
+
+    Args:
+        x: the tensor.
+        dtype: the dtype.
+
+    Raises:
+        TypeError: bool to or from another dtype (its bytes are 0 or 1), or a number.
+        ValueError: sizes differ and the elements of the last dimension are not neighbours in memory, do not make up whole elements
+            of the new dtype, or do not lie on its borders.
+
+    Example:
+        >>> y = crt.view_dtype(crt.full([2], 1.0), crt.int32)
+    """
+    if scoped:
+        apply()
+    handle = _view_dtype(x._handle if type(x) is Tensor else operand(x), dtype_code(dtype))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def as_strided(x: TensorLike, shape: int | Sequence[int], strides: int | Sequence[int], offset: int | None = None) -> Tensor:
+    """Any elements of the memory behind x; a view.
+
+    Args:
+        x: the tensor.
+        shape: the sizes.
+        strides: the distance between neighbours along each dimension, in elements; zero and negative ones too.
+        offset: of the first element from the beginning of the memory, in elements; without it x's own.
+
+    Raises:
+        ValueError: lists of different lengths, a negative size, or elements that lie outside of the memory.
+
+    Example:
+        >>> y = crt.as_strided(crt.arange(0, 6), [2, 2], [3, 1], 1)
+    """
+    if scoped:
+        apply()
+    handle = _as_strided(x._handle if type(x) is Tensor else operand(x), *int_list(shape), *int_list(strides), optional_int(offset))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def stack(tensors: Iterable[TensorLike], dim: int = 0) -> Tensor:
+    """The tensors side by side along a new dimension.
+
+    Args:
+        tensors: at least one tensor; all of one shape.
+        dim: the place of the new dimension in the result.
+
+    Raises:
+        ValueError: no tensors, or different shapes.
+        IndexError: dim out of range.
+
+    Example:
+        >>> y = crt.stack([crt.arange(0, 2), crt.arange(5, 7)])
+    """
+    handles, count, tensors = operands(tensors)
+    if scoped:
+        apply()
+    handle = _stack(handles, count, as_int(dim))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def repeat(x: TensorLike, repeats: int | Sequence[int]) -> Tensor:
+    """The tensor again and again along each dimension; a copy.
+
+    Args:
+        x: the tensor.
+        repeats: how often, for each dimension; those there are too many of are new dimensions in front.
+
+    Raises:
+        ValueError: fewer entries than x has dimensions, or a negative one.
+
+    Example:
+        >>> y = crt.repeat(crt.arange(0, 3), [2, 2])
+    """
+    if scoped:
+        apply()
+    handle = _repeat(x._handle if type(x) is Tensor else operand(x), *int_list(repeats))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def tile(x: TensorLike, dims: int | Sequence[int]) -> Tensor:
+    """``repeat`` for which missing entries in front count as 1.
+
+    Args:
+        x: the tensor.
+        dims: how often along each dimension, the last ones last.
+
+    Raises:
+        ValueError: a negative entry.
+
+    Example:
+        >>> y = crt.tile(crt.full([2, 3], 0.5), 2)
+    """
+    if scoped:
+        apply()
+    handle = _tile(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def repeat_interleave(x: TensorLike, repeats: int, dim: int | None = None) -> Tensor:
+    """Each element several times in a row; a copy.
+
+    Args:
+        x: the tensor.
+        repeats: how often.
+        dim: along which dimension; without it along the one that all together make.
+
+    Raises:
+        ValueError: negative repeats.
+        IndexError: dim out of range.
+
+    Example:
+        >>> y = crt.repeat_interleave(crt.arange(0, 3), 2)
+    """
+    if scoped:
+        apply()
+    handle = _repeat_interleave(x._handle if type(x) is Tensor else operand(x), as_int(repeats), optional_int(dim))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def roll(x: TensorLike, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
+    """Elements moved along dimensions; what falls off the end comes in at the beginning.  A copy.
+
+    Args:
+        x: the tensor.
+        shifts: how far, for each of dims.
+        dims: the dimensions; without them along the one that all together make, and the shape stays.
+
+    Raises:
+        ValueError: lists of different lengths, or more than one shift without dims.
+        IndexError: a dimension out of range.
+
+    Example:
+        >>> y = crt.roll(crt.arange(0, 5), 2)
+    """
+    if scoped:
+        apply()
+    handle = _roll(x._handle if type(x) is Tensor else operand(x), *int_list(shifts), *int_list(dims))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def flip(x: TensorLike, dims: int | Sequence[int]) -> Tensor:
+    """Dimensions in reverse; a copy (``slice`` with a negative step gives a view).
+
+    Args:
+        x: the tensor.
+        dims: the dimensions.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice.
+
+    Example:
+        >>> y = crt.flip(crt.arange(0, 3), 0)
+    """
+    if scoped:
+        apply()
+    handle = _flip(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def pad(x: TensorLike, padding: int | Sequence[int], mode: Literal["constant", "reflect", "replicate", "circular"] = "constant", value: float = 0.0) -> Tensor:
+    """Elements around the tensor.
+
+    Args:
+        x: the tensor.
+        padding: how many before and how many after, for the last dimension, then for the one before it, and so on; negative numbers
+            take elements away (mode constant only).
+        mode: what they are: ``value``; the elements mirrored at the border one (``reflect``); the border's own (``replicate``); those
+            from the other end (``circular``).
+        value: of mode constant.
+
+    Raises:
+        ValueError: an odd number of entries, more than two for each dimension, more than the mode can fill, or a value for another
+            mode than constant.
+
+    Example:
+        >>> y = crt.pad(crt.full([2, 3], 1.0), [1, 1, 0, 2], value=0.5)
+    """
+    if scoped:
+        apply()
+    handle = _pad(x._handle if type(x) is Tensor else operand(x), *int_list(padding), choice("pad", "mode", mode, PADMODE), value)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def diag_embed(x: TensorLike, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices with the elements of the last dimension on a diagonal and zeros elsewhere.
+
+    Args:
+        x: the tensor.
+        offset: which diagonal: how far above the main one; negative is below.
+        dim1: the dimension of the rows in the result.
+        dim2: the dimension of the columns.
+
+    Raises:
+        IndexError: a 0-d tensor, or a dimension out of range.
+        ValueError: dim1 and dim2 are the same.
+
+    Example:
+        >>> y = crt.diag_embed(crt.arange(1, 4))
+    """
+    if scoped:
+        apply()
+    handle = _diag_embed(x._handle if type(x) is Tensor else operand(x), as_int(offset), as_int(dim1), as_int(dim2))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def diag(x: TensorLike, diagonal: int = 0) -> Tensor:
+    """The matrix that has a 1-d tensor on its diagonal; of a matrix the diagonal, as a copy.
+
+    Args:
+        x: a tensor of one or two dimensions.
+        diagonal: which one: how far above the main one; negative is below.
+
+    Raises:
+        ValueError: other numbers of dimensions.
+
+    Example:
+        >>> y = crt.diag(crt.arange(1, 4))
+    """
+    if scoped:
+        apply()
+    handle = _diag(x._handle if type(x) is Tensor else operand(x), as_int(diagonal))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def one_hot(x: TensorLike, num_classes: int) -> Tensor:
+    """For each class a row with a one in its column and zeros elsewhere; int64.
+
+    Args:
+        x: the classes, integers.
+        num_classes: how many there are: the size of the new last dimension.
+
+    Raises:
+        TypeError: x is not of integers.
+        ValueError: a negative num_classes.
+        IndexError: a class that is negative or not less than num_classes.
+
+    Example:
+        >>> y = crt.one_hot(crt.arange(0, 3), 3)
+    """
+    if scoped:
+        apply()
+    handle = _one_hot(x._handle if type(x) is Tensor else operand(x), as_int(num_classes))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def pixel_shuffle(x: TensorLike, upscale_factor: int) -> Tensor:
+    """Channels become pixels: [..., h, w, c r r] to [..., h r, w r, c], channels last.  Of the channels of one pixel those of one result
+    channel lie together, row by row, as in torch.
+
+    Args:
+        x: the tensor.
+        upscale_factor: r.
+
+    Raises:
+        ValueError: fewer than three dimensions, r less than 1, or channels that r r does not divide.
+
+    Example:
+        >>> y = crt.pixel_shuffle(crt.full([2, 2, 4], 0.5), 2)
+    """
+    if scoped:
+        apply()
+    handle = _pixel_shuffle(x._handle if type(x) is Tensor else operand(x), as_int(upscale_factor))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def pixel_unshuffle(x: TensorLike, downscale_factor: int) -> Tensor:
+    """Pixels become channels: [..., h r, w r, c] to [..., h, w, c r r], channels last; the way back from ``pixel_shuffle``.
+
+    Args:
+        x: the tensor.
+        downscale_factor: r.
+
+    Raises:
+        ValueError: fewer than three dimensions, r less than 1, or a height or width that r does not divide.
+
+    Example:
+        >>> y = crt.pixel_unshuffle(crt.full([4, 4, 1], 0.5), 2)
+    """
+    if scoped:
+        apply()
+    handle = _pixel_unshuffle(x._handle if type(x) is Tensor else operand(x), as_int(downscale_factor))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def eye(n: int, m: int | None = None, dtype: DType | None = None, device: DeviceLike = None, stream: Stream | None = None) -> Tensor:
+    """A matrix with ones on its diagonal and zeros elsewhere.
+
+    Args:
+        n: how many rows.
+        m: how many columns; without it n.
+        dtype: the element type; without it float32.
+        device: where the result lives; without it the calling thread's current device.
+        stream: the stream that makes it; without it the device's current stream.
+
+    Raises:
+        ValueError: a negative size.
+
+    Example:
+        >>> y = crt.eye(3)
+    """
+    if scoped:
+        apply()
+    handle = _eye(as_int(n), optional_int(m), dtype_code(dtype), placement(device, stream))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def linspace(start: float, end: float, steps: int, dtype: DType | None = None, device: DeviceLike = None, stream: Stream | None = None) -> Tensor:
+    """Numbers at equal distances from start to end, both included, computed in float64 from the nearer end.
+
+    Args:
+        start: the first number.
+        end: the last number.
+        steps: how many; of one there is only start.
+        dtype: the element type; without it float32.
+        device: where the result lives; without it the calling thread's current device.
+        stream: the stream that makes it; without it the device's current stream.
+
+    Raises:
+        ValueError: negative steps.
+
+    Example:
+        >>> y = crt.linspace(0, 1, 5)
+    """
+    if scoped:
+        apply()
+    handle = _linspace(start, end, as_int(steps), dtype_code(dtype), placement(device, stream))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: DType | None = None, device: DeviceLike = None, stream: Stream | None = None) -> Tensor:
+    """The powers of base whose exponents are those of ``linspace``.
+
+    Args:
+        start: the first exponent.
+        end: the last exponent.
+        steps: how many; of one there is only the first.
+        base: the base.
+        dtype: the element type; without it float32.
+        device: where the result lives; without it the calling thread's current device.
+        stream: the stream that makes it; without it the device's current stream.
+
+    Raises:
+        ValueError: negative steps.
+
+    Example:
+        >>> y = crt.logspace(0, 2, 3)
+    """
+    if scoped:
+        apply()
+    handle = _logspace(start, end, as_int(steps), base, dtype_code(dtype), placement(device, stream))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def clamp(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
+    """x brought between two borders: min(max(x, min), max), so that max wins where it is the smaller; NaN where any of them is.
+
+    Args:
+        x: the tensor.
+        min: the lower border, a tensor or a number; without it there is none.
+        max: the upper border, likewise.
+
+    Raises:
+        ValueError: no border, or shapes that do not broadcast.
+        TypeError: bools.
+
+    Example:
+        >>> y = crt.clamp(crt.arange(0, 5), 1, 3)
+    """
+    if scoped:
+        apply()
+    handle = _clamp(x._handle if type(x) is Tensor else operand(x), NULL if min is None else operand(min), NULL if max is None else operand(max))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def clamp_(x: Tensor, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
+    """``clamp`` written over x: x brought between two borders: min(max(x, min), max), so that max wins where it is the smaller; NaN where any of them is.  Returns x.
+
+    Example:
+        >>> y = crt.clamp_(crt.arange(0, 5), 1, 3)
+    """
+    if scoped:
+        apply()
+    status = _clamp_(x._handle if type(x) is Tensor else destination(x), NULL if min is None else operand(min), NULL if max is None else operand(max))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def addcmul(x: TensorLike, a: TensorLike, b: TensorLike, value: float = 1.0) -> Tensor:
+    """x + value a b.
+
+    Args:
+        x: a tensor of floats.
+        a: a tensor of floats or a number.
+        b: a tensor of floats or a number; the shapes broadcast.
+        value: the factor.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        TypeError: operands that are not floating point.
+
+    Example:
+        >>> y = crt.addcmul(crt.full([2], 1.0), crt.full([2], 2.0), crt.full([2], 3.0), 0.5)
+    """
+    if scoped:
+        apply()
+    handle = _addcmul(x._handle if type(x) is Tensor else operand(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def addcmul_(x: Tensor, a: TensorLike, b: TensorLike, value: float = 1.0) -> Tensor:
+    """``addcmul`` written over x: x + value a b.  Returns x.
+
+    Example:
+        >>> y = crt.addcmul_(crt.full([2], 1.0), crt.full([2], 2.0), crt.full([2], 3.0), 0.5)
+    """
+    if scoped:
+        apply()
+    status = _addcmul_(x._handle if type(x) is Tensor else destination(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def addcdiv(x: TensorLike, a: TensorLike, b: TensorLike, value: float = 1.0) -> Tensor:
+    """x + value a / b.
+
+    Args:
+        x: a tensor of floats.
+        a: a tensor of floats or a number.
+        b: a tensor of floats or a number; the shapes broadcast.
+        value: the factor.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+        TypeError: operands that are not floating point.
+
+    Example:
+        >>> y = crt.addcdiv(crt.full([2], 1.0), crt.full([2], 2.0), crt.full([2], 3.0), 0.5)
+    """
+    if scoped:
+        apply()
+    handle = _addcdiv(x._handle if type(x) is Tensor else operand(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def addcdiv_(x: Tensor, a: TensorLike, b: TensorLike, value: float = 1.0) -> Tensor:
+    """``addcdiv`` written over x: x + value a / b.  Returns x.
+
+    Example:
+        >>> y = crt.addcdiv_(crt.full([2], 1.0), crt.full([2], 2.0), crt.full([2], 3.0), 0.5)
+    """
+    if scoped:
+        apply()
+    status = _addcdiv_(x._handle if type(x) is Tensor else destination(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def prelu(x: TensorLike, weight: TensorLike) -> Tensor:
+    """x where it is positive, else weight x.  The weights are those of the channels, which are the last dimension.
+
+    Args:
+        x: the tensor, channels last.
+        weight: one number, or one for each channel; of x's dtype.
+
+    Raises:
+        ValueError: another number of weights.
+        TypeError: operands that are not floating point, or of different dtypes.
+
+    Example:
+        >>> y = crt.prelu(crt.tensor([-2.0, 2.0]), crt.tensor([0.25]))
+    """
+    if scoped:
+        apply()
+    handle = _prelu(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def prelu_(x: Tensor, weight: TensorLike) -> Tensor:
+    """``prelu`` written over x: x where it is positive, else weight x.  The weights are those of the channels, which are the last dimension.  Returns x.
+
+    Example:
+        >>> y = crt.prelu_(crt.tensor([-2.0, 2.0]), crt.tensor([0.25]))
+    """
+    if scoped:
+        apply()
+    status = _prelu_(x._handle if type(x) is Tensor else destination(x), weight._handle if type(weight) is Tensor else operand(weight))
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return x
+
+
+def glu(x: TensorLike, dim: int = -1) -> Tensor:
+    """The first half of a dimension times the sigmoid of the second.
+
+    Args:
+        x: the tensor, of floats.
+        dim: the dimension.
+
+    Raises:
+        IndexError: dim out of range.
+        ValueError: a dimension of odd size.
+        TypeError: x is not floating point.
+
+    Example:
+        >>> y = crt.glu(crt.full([2, 4], 1.0))
+    """
+    if scoped:
+        apply()
+    handle = _glu(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def isclose(a: TensorLike, b: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Whether a and b differ by at most atol + rtol |b|, or are equal; computed in float64.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.
+        rtol: the difference allowed, relative to b.
+        atol: the difference allowed at least.
+        equal_nan: whether NaN is close to NaN.
+
+    Raises:
+        ValueError: the shapes do not broadcast, or a tolerance is negative.
+
+    Example:
+        >>> y = crt.isclose(crt.full([2], 1.0), 1.00001)
+    """
+    if scoped:
+        apply()
+    handle = _isclose(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), rtol, atol, equal_nan)
     if origins:
         attend()
     if not handle:

@@ -7,5 +7,6 @@
 #include <ClikaRT/ops.h>
 #include <ClikaRT/safetensors.h>
 #include <ClikaRT/scope.h>
+#include <ClikaRT/shaping.h>
 #include <ClikaRT/stream.h>
 #include <ClikaRT/tensor.h>

@@ -2031,6 +2031,497 @@ inline Tensor embedding(const Operand& index, const Operand& weight) {
     return Tensor::adopt(clikart_embedding(index.handle(), weight.handle()));
 }
 
+/// The same elements seen again and again: dimensions of size 1 take any size, and new ones may come in front; a view.
+///
+/// Args:
+///     x: the tensor.
+///     shape: the new sizes; -1 keeps the size of a dimension that is there.
+///
+/// Raises:
+///     ValueError: a size that differs from x's, which is not 1, fewer dimensions than x has, or -1 for a new one.
+inline Tensor expand(const Operand& x, const Shape& shape) {
+    return Tensor::adopt(clikart_expand(x.handle(), shape.data(), shape.size()));
+}
+
+/// x as it takes part in an operator whose result has this shape; a view.
+///
+/// Args:
+///     x: the tensor.
+///     shape: the sizes.
+///
+/// Raises:
+///     ValueError: x's shape does not broadcast to it.
+inline Tensor broadcast_to(const Operand& x, const Shape& shape) {
+    return Tensor::adopt(clikart_broadcast_to(x.handle(), shape.data(), shape.size()));
+}
+
+/// Two dimensions in each other's place; a view.
+///
+/// Args:
+///     x: the tensor.
+///     dim0: one dimension.
+///     dim1: the other.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+inline Tensor transpose(const Operand& x, std::int64_t dim0, std::int64_t dim1) {
+    return Tensor::adopt(clikart_transpose(x.handle(), dim0, dim1));
+}
+
+/// Without dimensions of size 1; a view.
+///
+/// Args:
+///     x: the tensor.
+///     dims: which of them may go, if their size is 1; without it all that can.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice.
+inline Tensor squeeze(const Operand& x, const std::optional<Shape>& dims = std::nullopt) {
+    return Tensor::adopt(clikart_squeeze(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0));
+}
+
+/// With a new dimension of size 1; a view.
+///
+/// Args:
+///     x: the tensor.
+///     dim: its place in the result.
+///
+/// Raises:
+///     IndexError: dim out of range.
+inline Tensor unsqueeze(const Operand& x, std::int64_t dim) {
+    return Tensor::adopt(clikart_unsqueeze(x.handle(), dim));
+}
+
+/// Several neighbouring dimensions as one: a view where strides allow it, else a copy.  A 0-d tensor becomes one of one element.
+///
+/// Args:
+///     x: the tensor.
+///     start_dim: the first of them.
+///     end_dim: the last of them.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: start_dim comes after end_dim.
+inline Tensor flatten(const Operand& x, std::int64_t start_dim = 0, std::int64_t end_dim = -1) {
+    return Tensor::adopt(clikart_flatten(x.handle(), start_dim, end_dim));
+}
+
+/// One dimension as several; a view.
+///
+/// Args:
+///     x: the tensor.
+///     dim: the dimension.
+///     sizes: the new sizes in its place; one of them may be -1, and follows from the others.
+///
+/// Raises:
+///     IndexError: dim out of range.
+///     ValueError: no sizes, more than one -1, or sizes that do not make up dim's.
+inline Tensor unflatten(const Operand& x, std::int64_t dim, const Shape& sizes) {
+    return Tensor::adopt(clikart_unflatten(x.handle(), dim, sizes.data(), sizes.size()));
+}
+
+/// Some dimensions in other places, the rest in their old order; a view.
+///
+/// Args:
+///     x: the tensor.
+///     source: the dimensions to move.
+///     destination: where each of them goes.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: lists of different lengths, or a dimension named twice in one.
+inline Tensor movedim(const Operand& x, const Shape& source, const Shape& destination) {
+    return Tensor::adopt(clikart_movedim(x.handle(), source.data(), source.size(), destination.data(), destination.size()));
+}
+
+/// The elements whose places along two dimensions differ by offset, as a new last dimension in their stead; a view.
+///
+/// Args:
+///     x: the tensor.
+///     offset: how far above the main diagonal; negative is below.
+///     dim1: the dimension of the rows.
+///     dim2: the dimension of the columns.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: dim1 and dim2 are the same.
+inline Tensor diagonal(const Operand& x, std::int64_t offset = 0, std::int64_t dim1 = 0, std::int64_t dim2 = 1) {
+    return Tensor::adopt(clikart_diagonal(x.handle(), offset, dim1, dim2));
+}
+
+/// All windows along a dimension: which of them stays in its place, and what is in it is a new last dimension.  A view, in which
+/// windows that overlap share memory.
+///
+/// Args:
+///     x: the tensor.
+///     dim: the dimension.
+///     size: the size of a window.
+///     step: from one window to the next.
+///
+/// Raises:
+///     IndexError: dim out of range.
+///     ValueError: a size that is negative or larger than dim's, or a step that is not positive.
+inline Tensor unfold(const Operand& x, std::int64_t dim, std::int64_t size, std::int64_t step) {
+    return Tensor::adopt(clikart_unfold(x.handle(), dim, size, step));
+}
+
+/// A stretch of a dimension; a view.
+///
+/// Args:
+///     x: the tensor.
+///     dim: the dimension.
+///     start: the first index; negative counts from the end.
+///     length: how many.
+///
+/// Raises:
+///     IndexError: dim or start out of range.
+///     ValueError: a negative length, or more than there are.
+inline Tensor narrow(const Operand& x, std::int64_t dim, std::int64_t start, std::int64_t length) {
+    return Tensor::adopt(clikart_narrow(x.handle(), dim, start, length));
+}
+
+/// The same bytes read as another dtype, as a view.  Where the sizes of elements differ, the last dimension has more or fewer.
+///
+/// Args:
+///     x: the tensor.
+///     dtype: the dtype.
+///
+/// Raises:
+///     TypeError: bool to or from another dtype (its bytes are 0 or 1), or a number.
+///     ValueError: sizes differ and the elements of the last dimension are not neighbours in memory, do not make up whole elements
+///         of the new dtype, or do not lie on its borders.
+inline Tensor view_dtype(const Operand& x, DataType dtype) {
+    return Tensor::adopt(clikart_view_dtype(x.handle(), static_cast<clikart_dtype>(dtype)));
+}
+
+/// Any elements of the memory behind x; a view.
+///
+/// Args:
+///     x: the tensor.
+///     shape: the sizes.
+///     strides: the distance between neighbours along each dimension, in elements; zero and negative ones too.
+///     offset: of the first element from the beginning of the memory, in elements; without it x's own.
+///
+/// Raises:
+///     ValueError: lists of different lengths, a negative size, or elements that lie outside of the memory.
+inline Tensor as_strided(const Operand& x, const Shape& shape, const Shape& strides, std::optional<std::int64_t> offset = std::nullopt) {
+    return Tensor::adopt(clikart_as_strided(x.handle(), shape.data(), shape.size(), strides.data(), strides.size(), offset ? &*offset : nullptr));
+}
+
+/// The tensors side by side along a new dimension.
+///
+/// Args:
+///     tensors: at least one tensor; all of one shape.
+///     dim: the place of the new dimension in the result.
+///
+/// Raises:
+///     ValueError: no tensors, or different shapes.
+///     IndexError: dim out of range.
+inline Tensor stack(const std::vector<Tensor>& tensors, std::int64_t dim = 0) {
+    return Tensor::adopt(clikart_stack(detail::handles(tensors).data(), tensors.size(), dim));
+}
+
+/// The tensor again and again along each dimension; a copy.
+///
+/// Args:
+///     x: the tensor.
+///     repeats: how often, for each dimension; those there are too many of are new dimensions in front.
+///
+/// Raises:
+///     ValueError: fewer entries than x has dimensions, or a negative one.
+inline Tensor repeat(const Operand& x, const Shape& repeats) {
+    return Tensor::adopt(clikart_repeat(x.handle(), repeats.data(), repeats.size()));
+}
+
+/// ``repeat`` for which missing entries in front count as 1.
+///
+/// Args:
+///     x: the tensor.
+///     dims: how often along each dimension, the last ones last.
+///
+/// Raises:
+///     ValueError: a negative entry.
+inline Tensor tile(const Operand& x, const Shape& dims) {
+    return Tensor::adopt(clikart_tile(x.handle(), dims.data(), dims.size()));
+}
+
+/// Each element several times in a row; a copy.
+///
+/// Args:
+///     x: the tensor.
+///     repeats: how often.
+///     dim: along which dimension; without it along the one that all together make.
+///
+/// Raises:
+///     ValueError: negative repeats.
+///     IndexError: dim out of range.
+inline Tensor repeat_interleave(const Operand& x, std::int64_t repeats, std::optional<std::int64_t> dim = std::nullopt) {
+    return Tensor::adopt(clikart_repeat_interleave(x.handle(), repeats, dim ? &*dim : nullptr));
+}
+
+/// Elements moved along dimensions; what falls off the end comes in at the beginning.  A copy.
+///
+/// Args:
+///     x: the tensor.
+///     shifts: how far, for each of dims.
+///     dims: the dimensions; without them along the one that all together make, and the shape stays.
+///
+/// Raises:
+///     ValueError: lists of different lengths, or more than one shift without dims.
+///     IndexError: a dimension out of range.
+inline Tensor roll(const Operand& x, const Shape& shifts, const std::optional<Shape>& dims = std::nullopt) {
+    return Tensor::adopt(clikart_roll(x.handle(), shifts.data(), shifts.size(), detail::data_or_null(dims), dims ? dims->size() : 0));
+}
+
+/// Dimensions in reverse; a copy (``slice`` with a negative step gives a view).
+///
+/// Args:
+///     x: the tensor.
+///     dims: the dimensions.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice.
+inline Tensor flip(const Operand& x, const Shape& dims) {
+    return Tensor::adopt(clikart_flip(x.handle(), dims.data(), dims.size()));
+}
+
+/// Elements around the tensor.
+///
+/// Args:
+///     x: the tensor.
+///     padding: how many before and how many after, for the last dimension, then for the one before it, and so on; negative numbers
+///         take elements away (mode constant only).
+///     mode: what they are: ``value``; the elements mirrored at the border one (``reflect``); the border's own (``replicate``); those
+///         from the other end (``circular``).
+///     value: of mode constant.
+///
+/// Raises:
+///     ValueError: an odd number of entries, more than two for each dimension, more than the mode can fill, or a value for another
+///         mode than constant.
+inline Tensor pad(const Operand& x, const Shape& padding, PadMode mode = PadMode::Constant, double value = 0.0) {
+    return Tensor::adopt(clikart_pad(x.handle(), padding.data(), padding.size(), static_cast<std::int32_t>(mode), value));
+}
+
+/// Matrices with the elements of the last dimension on a diagonal and zeros elsewhere.
+///
+/// Args:
+///     x: the tensor.
+///     offset: which diagonal: how far above the main one; negative is below.
+///     dim1: the dimension of the rows in the result.
+///     dim2: the dimension of the columns.
+///
+/// Raises:
+///     IndexError: a 0-d tensor, or a dimension out of range.
+///     ValueError: dim1 and dim2 are the same.
+inline Tensor diag_embed(const Operand& x, std::int64_t offset = 0, std::int64_t dim1 = -2, std::int64_t dim2 = -1) {
+    return Tensor::adopt(clikart_diag_embed(x.handle(), offset, dim1, dim2));
+}
+
+/// The matrix that has a 1-d tensor on its diagonal; of a matrix the diagonal, as a copy.
+///
+/// Args:
+///     x: a tensor of one or two dimensions.
+///     diagonal: which one: how far above the main one; negative is below.
+///
+/// Raises:
+///     ValueError: other numbers of dimensions.
+inline Tensor diag(const Operand& x, std::int64_t diagonal = 0) {
+    return Tensor::adopt(clikart_diag(x.handle(), diagonal));
+}
+
+/// For each class a row with a one in its column and zeros elsewhere; int64.
+///
+/// Args:
+///     x: the classes, integers.
+///     num_classes: how many there are: the size of the new last dimension.
+///
+/// Raises:
+///     TypeError: x is not of integers.
+///     ValueError: a negative num_classes.
+///     IndexError: a class that is negative or not less than num_classes.
+inline Tensor one_hot(const Operand& x, std::int64_t num_classes) {
+    return Tensor::adopt(clikart_one_hot(x.handle(), num_classes));
+}
+
+/// Channels become pixels: [..., h, w, c r r] to [..., h r, w r, c], channels last.  Of the channels of one pixel those of one result
+/// channel lie together, row by row, as in torch.
+///
+/// Args:
+///     x: the tensor.
+///     upscale_factor: r.
+///
+/// Raises:
+///     ValueError: fewer than three dimensions, r less than 1, or channels that r r does not divide.
+inline Tensor pixel_shuffle(const Operand& x, std::int64_t upscale_factor) {
+    return Tensor::adopt(clikart_pixel_shuffle(x.handle(), upscale_factor));
+}
+
+/// Pixels become channels: [..., h r, w r, c] to [..., h, w, c r r], channels last; the way back from ``pixel_shuffle``.
+///
+/// Args:
+///     x: the tensor.
+///     downscale_factor: r.
+///
+/// Raises:
+///     ValueError: fewer than three dimensions, r less than 1, or a height or width that r does not divide.
+inline Tensor pixel_unshuffle(const Operand& x, std::int64_t downscale_factor) {
+    return Tensor::adopt(clikart_pixel_unshuffle(x.handle(), downscale_factor));
+}
+
+/// A matrix with ones on its diagonal and zeros elsewhere.
+///
+/// Args:
+///     n: how many rows.
+///     m: how many columns; without it n.
+///     dtype: the element type; without it float32.
+///
+/// Raises:
+///     ValueError: a negative size.
+inline Tensor eye(std::int64_t n, std::optional<std::int64_t> m = std::nullopt, std::optional<DataType> dtype = std::nullopt, const StreamOrDevice& where = {}) {
+    return Tensor::adopt(clikart_eye(n, m ? &*m : nullptr, dtype ? static_cast<clikart_dtype>(*dtype) : CLIKART_UNSPECIFIED, where.c_placement()));
+}
+
+/// Numbers at equal distances from start to end, both included, computed in float64 from the nearer end.
+///
+/// Args:
+///     start: the first number.
+///     end: the last number.
+///     steps: how many; of one there is only start.
+///     dtype: the element type; without it float32.
+///
+/// Raises:
+///     ValueError: negative steps.
+inline Tensor linspace(double start, double end, std::int64_t steps, std::optional<DataType> dtype = std::nullopt, const StreamOrDevice& where = {}) {
+    return Tensor::adopt(clikart_linspace(start, end, steps, dtype ? static_cast<clikart_dtype>(*dtype) : CLIKART_UNSPECIFIED, where.c_placement()));
+}
+
+/// The powers of base whose exponents are those of ``linspace``.
+///
+/// Args:
+///     start: the first exponent.
+///     end: the last exponent.
+///     steps: how many; of one there is only the first.
+///     base: the base.
+///     dtype: the element type; without it float32.
+///
+/// Raises:
+///     ValueError: negative steps.
+inline Tensor logspace(double start, double end, std::int64_t steps, double base = 10.0, std::optional<DataType> dtype = std::nullopt, const StreamOrDevice& where = {}) {
+    return Tensor::adopt(clikart_logspace(start, end, steps, base, dtype ? static_cast<clikart_dtype>(*dtype) : CLIKART_UNSPECIFIED, where.c_placement()));
+}
+
+/// x brought between two borders: min(max(x, min), max), so that max wins where it is the smaller; NaN where any of them is.
+///
+/// Args:
+///     x: the tensor.
+///     min: the lower border, a tensor or a number; without it there is none.
+///     max: the upper border, likewise.
+///
+/// Raises:
+///     ValueError: no border, or shapes that do not broadcast.
+///     TypeError: bools.
+inline Tensor clamp(const Operand& x, const std::optional<Operand>& min = std::nullopt, const std::optional<Operand>& max = std::nullopt) {
+    return Tensor::adopt(clikart_clamp(x.handle(), min ? min->handle() : nullptr, max ? max->handle() : nullptr));
+}
+
+/// ``clamp`` written over x: x brought between two borders: min(max(x, min), max), so that max wins where it is the smaller; NaN where any of them is.  Returns x.
+inline const Tensor& clamp_(const Tensor& x, const std::optional<Operand>& min = std::nullopt, const std::optional<Operand>& max = std::nullopt) {
+    detail::check(clikart_clamp_(x.handle(), min ? min->handle() : nullptr, max ? max->handle() : nullptr));
+    return x;
+}
+
+/// x + value a b.
+///
+/// Args:
+///     x: a tensor of floats.
+///     a: a tensor of floats or a number.
+///     b: a tensor of floats or a number; the shapes broadcast.
+///     value: the factor.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+///     TypeError: operands that are not floating point.
+inline Tensor addcmul(const Operand& x, const Operand& a, const Operand& b, double value = 1.0) {
+    return Tensor::adopt(clikart_addcmul(x.handle(), a.handle(), b.handle(), value));
+}
+
+/// ``addcmul`` written over x: x + value a b.  Returns x.
+inline const Tensor& addcmul_(const Tensor& x, const Operand& a, const Operand& b, double value = 1.0) {
+    detail::check(clikart_addcmul_(x.handle(), a.handle(), b.handle(), value));
+    return x;
+}
+
+/// x + value a / b.
+///
+/// Args:
+///     x: a tensor of floats.
+///     a: a tensor of floats or a number.
+///     b: a tensor of floats or a number; the shapes broadcast.
+///     value: the factor.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+///     TypeError: operands that are not floating point.
+inline Tensor addcdiv(const Operand& x, const Operand& a, const Operand& b, double value = 1.0) {
+    return Tensor::adopt(clikart_addcdiv(x.handle(), a.handle(), b.handle(), value));
+}
+
+/// ``addcdiv`` written over x: x + value a / b.  Returns x.
+inline const Tensor& addcdiv_(const Tensor& x, const Operand& a, const Operand& b, double value = 1.0) {
+    detail::check(clikart_addcdiv_(x.handle(), a.handle(), b.handle(), value));
+    return x;
+}
+
+/// x where it is positive, else weight x.  The weights are those of the channels, which are the last dimension.
+///
+/// Args:
+///     x: the tensor, channels last.
+///     weight: one number, or one for each channel; of x's dtype.
+///
+/// Raises:
+///     ValueError: another number of weights.
+///     TypeError: operands that are not floating point, or of different dtypes.
+inline Tensor prelu(const Operand& x, const Operand& weight) {
+    return Tensor::adopt(clikart_prelu(x.handle(), weight.handle()));
+}
+
+/// ``prelu`` written over x: x where it is positive, else weight x.  The weights are those of the channels, which are the last dimension.  Returns x.
+inline const Tensor& prelu_(const Tensor& x, const Operand& weight) {
+    detail::check(clikart_prelu_(x.handle(), weight.handle()));
+    return x;
+}
+
+/// The first half of a dimension times the sigmoid of the second.
+///
+/// Args:
+///     x: the tensor, of floats.
+///     dim: the dimension.
+///
+/// Raises:
+///     IndexError: dim out of range.
+///     ValueError: a dimension of odd size.
+///     TypeError: x is not floating point.
+inline Tensor glu(const Operand& x, std::int64_t dim = -1) {
+    return Tensor::adopt(clikart_glu(x.handle(), dim));
+}
+
+/// Whether a and b differ by at most atol + rtol |b|, or are equal; computed in float64.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.
+///     rtol: the difference allowed, relative to b.
+///     atol: the difference allowed at least.
+///     equal_nan: whether NaN is close to NaN.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast, or a tolerance is negative.
+inline Tensor isclose(const Operand& a, const Operand& b, double rtol = 1e-05, double atol = 1e-08, bool equal_nan = false) {
+    return Tensor::adopt(clikart_isclose(a.handle(), b.handle(), rtol, atol, equal_nan));
+}
+
 /// The convolution of x with weight over 1 spatial dimension, channels last: each result is the sum of the products of a window of
 /// x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
 ///

@@ -17,8 +17,8 @@ void Tensor::find_size(int64_t size) {
     size_known_.store(true, std::memory_order_release);
 }
 
-Ref<Tensor> make_view(const Tensor& of, const Dims& shape, const Dims& strides, int64_t offset) {
-    auto view = make_ref<Tensor>(of.dtype(), shape, strides, offset, of.storage_ref());
+Ref<Tensor> make_view(const Tensor& of, DType dtype, const Dims& shape, const Dims& strides, int64_t offset) {
+    auto view = make_ref<Tensor>(dtype, shape, strides, offset, of.storage_ref());
     view->born_with_data = of.born_with_data;
     view->stream = of.stream;
     return view;

@@ -65,8 +65,8 @@ private:
 
 /// A contiguous tensor over a fresh storage that has no memory yet.
 Ref<Tensor> make_tensor(DType dtype, const Dims& shape, Device device);
-/// The same elements seen through other metadata.
-Ref<Tensor> make_view(const Tensor& of, const Dims& shape, const Dims& strides, int64_t offset);
+/// The same memory seen through other metadata.
+Ref<Tensor> make_view(const Tensor& of, DType dtype, const Dims& shape, const Dims& strides, int64_t offset);
 /// Makes every byte of a fresh bool tensor 0 or 1: kernels count on it, and what comes from outside may be anything.
 void normalize_bools(Tensor& tensor) noexcept;
 /// A tensor that copies `data`, contiguous elements on the host.

@@ -137,8 +137,8 @@ Device common_device(const OpInfo& info, std::span<Tensor* const> inputs) {
     return device;
 }
 
-void check(Checked& checked, std::span<Tensor* const> given, const Attributes& attributes) {
-    const OpInfo& info = checked.info;
+/// Waits for the sizes that depend on data.
+void settle_sizes(const OpInfo& info, std::span<Tensor* const> given) {
     for (const Tensor* input : given) {
         if (input->size_known()) continue;
         if (thread_mode() != Mode::Eager) {
@@ -146,6 +146,11 @@ void check(Checked& checked, std::span<Tensor* const> given, const Attributes& a
         }
         settle(*input, info.name);
     }
+}
+
+void check(Checked& checked, std::span<Tensor* const> given, const Attributes& attributes) {
+    const OpInfo& info = checked.info;
+    settle_sizes(info, given);
     checked.dtypes = info.dtype(OpCall{info, given, attributes});
     checked.inputs.reserve(given.size());
     const DType compute = checked.dtypes.compute;
@@ -209,6 +214,7 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     const OpInfo& info = op_info(op);
     if (info.composite) {
         common_device(info, given);
+        settle_sizes(info, given);
         return {info.composite(OpCall{info, given, attributes, generator})};
     }
     const ThreadSettings& thread = thread_settings;
@@ -231,7 +237,8 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     for (const Tensor* input : checked.inputs) {
         if (input->node) require_value(*input, info.name);
     }
-    if (info.kind == NodeKind::View) return {make_view(*checked.inputs[0], checked.spec.shape, checked.spec.strides, checked.spec.offset)};
+    if (info.kind == NodeKind::View)
+        return {make_view(*checked.inputs[0], checked.dtypes.result, checked.spec.shape, checked.spec.strides, checked.spec.offset)};
 
     Results outputs;
     Ref<Tensor>& output = outputs[0];

@@ -184,7 +184,7 @@ void submit(std::vector<Ref<Deferred>> wanted) {
 
 void defer(std::unique_ptr<Work> work, const Ref<Stream>& stream, std::span<const Ref<Tensor>> outputs, int self) {
     for (auto& input : work->inputs) {
-        if (input) input = make_view(*input, input->shape(), input->strides(), input->offset());  // see Storage
+        if (input) input = make_view(*input, input->dtype(), input->shape(), input->strides(), input->offset());  // see Storage
     }
     auto deferred = make_ref<Deferred>(std::move(work), stream, outputs, self);
     const auto& inputs = deferred->work->inputs;

@@ -42,6 +42,11 @@ DTypes dtype_random_float(const OpCall&);     // the optional attribute `dtype`,
 DTypes dtype_random_number(const OpCall&);    // the same, not bool, else int64
 DTypes dtype_multinomial(const OpCall&);      // int64, computed from floats
 
+DTypes dtype_given_or_float32(const OpCall&);  // the optional attribute `dtype`, else float32
+DTypes dtype_one_hot(const OpCall&);           // int64, computed from integers
+DTypes dtype_clamp(const OpCall&);             // as promote_number, of at least two inputs
+DTypes dtype_prelu(const OpCall&);             // equal dtypes that compute in floating point
+
 void shape_same(const OpCall&, OutputSpec&);
 void shape_broadcast(const OpCall&, OutputSpec&);  // of all inputs
 void shape_given(const OpCall&, OutputSpec&);
@@ -91,6 +96,30 @@ void shape_reshape(const OpCall&, OutputSpec&);
 void shape_permute(const OpCall&, OutputSpec&);
 void shape_slice(const OpCall&, OutputSpec&);
 void shape_select(const OpCall&, OutputSpec&);
+// More views.
+void shape_expand(const OpCall&, OutputSpec&);
+void shape_broadcast_to(const OpCall&, OutputSpec&);
+void shape_transpose(const OpCall&, OutputSpec&);
+void shape_squeeze(const OpCall&, OutputSpec&);
+void shape_unsqueeze(const OpCall&, OutputSpec&);
+void shape_flatten(const OpCall&, OutputSpec&);
+void shape_unflatten(const OpCall&, OutputSpec&);
+void shape_movedim(const OpCall&, OutputSpec&);
+void shape_diagonal(const OpCall&, OutputSpec&);
+void shape_unfold(const OpCall&, OutputSpec&);
+void shape_narrow(const OpCall&, OutputSpec&);
+void shape_view_dtype(const OpCall&, OutputSpec&);
+void shape_as_strided(const OpCall&, OutputSpec&);
+// What moves elements, and what follows from a few numbers.
+void shape_stack(const OpCall&, OutputSpec&);
+void shape_pad(const OpCall&, OutputSpec&);
+void shape_diag_embed(const OpCall&, OutputSpec&);
+void shape_one_hot(const OpCall&, OutputSpec&);
+void shape_eye(const OpCall&, OutputSpec&);
+void shape_linspace(const OpCall&, OutputSpec&);
+void shape_logspace(const OpCall&, OutputSpec&);
+void shape_prelu(const OpCall&, OutputSpec&);
+void shape_glu(const OpCall&, OutputSpec&);
 
 /// The shape that two broadcast to, or false.
 bool broadcast_shapes(const Dims& a, const Dims& b, Dims& out);
@@ -98,5 +127,8 @@ bool broadcast_shapes(const Dims& a, const Dims& b, Dims& out);
 /// `dim` counted from the front.  Throws IndexError outside [-rank, rank); a 0-d tensor has one dimension here, as in
 /// torch, when `scalar_has_one` says so.
 int normalized_dim(const OpCall& call, int64_t dim, int rank, bool scalar_has_one = false);
+
+/// Throws ValueError for a result of more dimensions than there can be.
+void check_result_rank(const OpCall& call, int rank);
 
 }  // namespace clikart

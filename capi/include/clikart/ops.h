@@ -1340,6 +1340,409 @@ CLIKART_API clikart_tensor* clikart_masked_scatter(const clikart_tensor* x, cons
  *     TypeError: an index that is not of integers. */
 CLIKART_API clikart_tensor* clikart_embedding(const clikart_tensor* index, const clikart_tensor* weight);
 
+/* The same elements seen again and again: dimensions of size 1 take any size, and new ones may come in front; a view.
+ *
+ * Args:
+ *     x: the tensor.
+ *     shape: the new sizes; -1 keeps the size of a dimension that is there.
+ *
+ * Raises:
+ *     ValueError: a size that differs from x's, which is not 1, fewer dimensions than x has, or -1 for a new one. */
+CLIKART_API clikart_tensor* clikart_expand(const clikart_tensor* x, const int64_t* shape, size_t n_shape);
+
+/* x as it takes part in an operator whose result has this shape; a view.
+ *
+ * Args:
+ *     x: the tensor.
+ *     shape: the sizes.
+ *
+ * Raises:
+ *     ValueError: x's shape does not broadcast to it. */
+CLIKART_API clikart_tensor* clikart_broadcast_to(const clikart_tensor* x, const int64_t* shape, size_t n_shape);
+
+/* Two dimensions in each other's place; a view.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim0: one dimension.
+ *     dim1: the other.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range. */
+CLIKART_API clikart_tensor* clikart_transpose(const clikart_tensor* x, int64_t dim0, int64_t dim1);
+
+/* Without dimensions of size 1; a view.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dims: which of them may go, if their size is 1; without it all that can.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice. */
+CLIKART_API clikart_tensor* clikart_squeeze(const clikart_tensor* x, const int64_t* dims, size_t n_dims);
+
+/* With a new dimension of size 1; a view.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: its place in the result.
+ *
+ * Raises:
+ *     IndexError: dim out of range. */
+CLIKART_API clikart_tensor* clikart_unsqueeze(const clikart_tensor* x, int64_t dim);
+
+/* Several neighbouring dimensions as one: a view where strides allow it, else a copy.  A 0-d tensor becomes one of one element.
+ *
+ * Args:
+ *     x: the tensor.
+ *     start_dim: the first of them.
+ *     end_dim: the last of them.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: start_dim comes after end_dim. */
+CLIKART_API clikart_tensor* clikart_flatten(const clikart_tensor* x, int64_t start_dim, int64_t end_dim);
+
+/* One dimension as several; a view.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: the dimension.
+ *     sizes: the new sizes in its place; one of them may be -1, and follows from the others.
+ *
+ * Raises:
+ *     IndexError: dim out of range.
+ *     ValueError: no sizes, more than one -1, or sizes that do not make up dim's. */
+CLIKART_API clikart_tensor* clikart_unflatten(const clikart_tensor* x, int64_t dim, const int64_t* sizes, size_t n_sizes);
+
+/* Some dimensions in other places, the rest in their old order; a view.
+ *
+ * Args:
+ *     x: the tensor.
+ *     source: the dimensions to move.
+ *     destination: where each of them goes.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: lists of different lengths, or a dimension named twice in one. */
+CLIKART_API clikart_tensor* clikart_movedim(const clikart_tensor* x, const int64_t* source, size_t n_source, const int64_t* destination, size_t n_destination);
+
+/* The elements whose places along two dimensions differ by offset, as a new last dimension in their stead; a view.
+ *
+ * Args:
+ *     x: the tensor.
+ *     offset: how far above the main diagonal; negative is below.
+ *     dim1: the dimension of the rows.
+ *     dim2: the dimension of the columns.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: dim1 and dim2 are the same. */
+CLIKART_API clikart_tensor* clikart_diagonal(const clikart_tensor* x, int64_t offset, int64_t dim1, int64_t dim2);
+
+/* All windows along a dimension: which of them stays in its place, and what is in it is a new last dimension.  A view, in which
+ * windows that overlap share memory.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: the dimension.
+ *     size: the size of a window.
+ *     step: from one window to the next.
+ *
+ * Raises:
+ *     IndexError: dim out of range.
+ *     ValueError: a size that is negative or larger than dim's, or a step that is not positive. */
+CLIKART_API clikart_tensor* clikart_unfold(const clikart_tensor* x, int64_t dim, int64_t size, int64_t step);
+
+/* A stretch of a dimension; a view.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: the dimension.
+ *     start: the first index; negative counts from the end.
+ *     length: how many.
+ *
+ * Raises:
+ *     IndexError: dim or start out of range.
+ *     ValueError: a negative length, or more than there are. */
+CLIKART_API clikart_tensor* clikart_narrow(const clikart_tensor* x, int64_t dim, int64_t start, int64_t length);
+
+/* The same bytes read as another dtype, as a view.  Where the sizes of elements differ, the last dimension has more or fewer.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dtype: the dtype.
+ *
+ * Raises:
+ *     TypeError: bool to or from another dtype (its bytes are 0 or 1), or a number.
+ *     ValueError: sizes differ and the elements of the last dimension are not neighbours in memory, do not make up whole elements
+ *         of the new dtype, or do not lie on its borders. */
+CLIKART_API clikart_tensor* clikart_view_dtype(const clikart_tensor* x, clikart_dtype dtype);
+
+/* Any elements of the memory behind x; a view.
+ *
+ * Args:
+ *     x: the tensor.
+ *     shape: the sizes.
+ *     strides: the distance between neighbours along each dimension, in elements; zero and negative ones too.
+ *     offset: of the first element from the beginning of the memory, in elements; without it x's own.
+ *
+ * Raises:
+ *     ValueError: lists of different lengths, a negative size, or elements that lie outside of the memory. */
+CLIKART_API clikart_tensor* clikart_as_strided(const clikart_tensor* x, const int64_t* shape, size_t n_shape, const int64_t* strides, size_t n_strides, const int64_t* offset);
+
+/* The tensors side by side along a new dimension.
+ *
+ * Args:
+ *     tensors: at least one tensor; all of one shape.
+ *     dim: the place of the new dimension in the result.
+ *
+ * Raises:
+ *     ValueError: no tensors, or different shapes.
+ *     IndexError: dim out of range. */
+CLIKART_API clikart_tensor* clikart_stack(const clikart_tensor* const* tensors, size_t n_tensors, int64_t dim);
+
+/* The tensor again and again along each dimension; a copy.
+ *
+ * Args:
+ *     x: the tensor.
+ *     repeats: how often, for each dimension; those there are too many of are new dimensions in front.
+ *
+ * Raises:
+ *     ValueError: fewer entries than x has dimensions, or a negative one. */
+CLIKART_API clikart_tensor* clikart_repeat(const clikart_tensor* x, const int64_t* repeats, size_t n_repeats);
+
+/* ``repeat`` for which missing entries in front count as 1.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dims: how often along each dimension, the last ones last.
+ *
+ * Raises:
+ *     ValueError: a negative entry. */
+CLIKART_API clikart_tensor* clikart_tile(const clikart_tensor* x, const int64_t* dims, size_t n_dims);
+
+/* Each element several times in a row; a copy.
+ *
+ * Args:
+ *     x: the tensor.
+ *     repeats: how often.
+ *     dim: along which dimension; without it along the one that all together make.
+ *
+ * Raises:
+ *     ValueError: negative repeats.
+ *     IndexError: dim out of range. */
+CLIKART_API clikart_tensor* clikart_repeat_interleave(const clikart_tensor* x, int64_t repeats, const int64_t* dim);
+
+/* Elements moved along dimensions; what falls off the end comes in at the beginning.  A copy.
+ *
+ * Args:
+ *     x: the tensor.
+ *     shifts: how far, for each of dims.
+ *     dims: the dimensions; without them along the one that all together make, and the shape stays.
+ *
+ * Raises:
+ *     ValueError: lists of different lengths, or more than one shift without dims.
+ *     IndexError: a dimension out of range. */
+CLIKART_API clikart_tensor* clikart_roll(const clikart_tensor* x, const int64_t* shifts, size_t n_shifts, const int64_t* dims, size_t n_dims);
+
+/* Dimensions in reverse; a copy (``slice`` with a negative step gives a view).
+ *
+ * Args:
+ *     x: the tensor.
+ *     dims: the dimensions.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice. */
+CLIKART_API clikart_tensor* clikart_flip(const clikart_tensor* x, const int64_t* dims, size_t n_dims);
+
+/* Elements around the tensor.
+ *
+ * Args:
+ *     x: the tensor.
+ *     padding: how many before and how many after, for the last dimension, then for the one before it, and so on; negative numbers
+ *         take elements away (mode constant only).
+ *     mode: what they are: ``value``; the elements mirrored at the border one (``reflect``); the border's own (``replicate``); those
+ *         from the other end (``circular``).
+ *     value: of mode constant.
+ *
+ * Raises:
+ *     ValueError: an odd number of entries, more than two for each dimension, more than the mode can fill, or a value for another
+ *         mode than constant. */
+CLIKART_API clikart_tensor* clikart_pad(const clikart_tensor* x, const int64_t* padding, size_t n_padding, clikart_pad_mode mode, double value);
+
+/* Matrices with the elements of the last dimension on a diagonal and zeros elsewhere.
+ *
+ * Args:
+ *     x: the tensor.
+ *     offset: which diagonal: how far above the main one; negative is below.
+ *     dim1: the dimension of the rows in the result.
+ *     dim2: the dimension of the columns.
+ *
+ * Raises:
+ *     IndexError: a 0-d tensor, or a dimension out of range.
+ *     ValueError: dim1 and dim2 are the same. */
+CLIKART_API clikart_tensor* clikart_diag_embed(const clikart_tensor* x, int64_t offset, int64_t dim1, int64_t dim2);
+
+/* The matrix that has a 1-d tensor on its diagonal; of a matrix the diagonal, as a copy.
+ *
+ * Args:
+ *     x: a tensor of one or two dimensions.
+ *     diagonal: which one: how far above the main one; negative is below.
+ *
+ * Raises:
+ *     ValueError: other numbers of dimensions. */
+CLIKART_API clikart_tensor* clikart_diag(const clikart_tensor* x, int64_t diagonal);
+
+/* For each class a row with a one in its column and zeros elsewhere; int64.
+ *
+ * Args:
+ *     x: the classes, integers.
+ *     num_classes: how many there are: the size of the new last dimension.
+ *
+ * Raises:
+ *     TypeError: x is not of integers.
+ *     ValueError: a negative num_classes.
+ *     IndexError: a class that is negative or not less than num_classes. */
+CLIKART_API clikart_tensor* clikart_one_hot(const clikart_tensor* x, int64_t num_classes);
+
+/* Channels become pixels: [..., h, w, c r r] to [..., h r, w r, c], channels last.  Of the channels of one pixel those of one result
+ * channel lie together, row by row, as in torch.
+ *
+ * Args:
+ *     x: the tensor.
+ *     upscale_factor: r.
+ *
+ * Raises:
+ *     ValueError: fewer than three dimensions, r less than 1, or channels that r r does not divide. */
+CLIKART_API clikart_tensor* clikart_pixel_shuffle(const clikart_tensor* x, int64_t upscale_factor);
+
+/* Pixels become channels: [..., h r, w r, c] to [..., h, w, c r r], channels last; the way back from ``pixel_shuffle``.
+ *
+ * Args:
+ *     x: the tensor.
+ *     downscale_factor: r.
+ *
+ * Raises:
+ *     ValueError: fewer than three dimensions, r less than 1, or a height or width that r does not divide. */
+CLIKART_API clikart_tensor* clikart_pixel_unshuffle(const clikart_tensor* x, int64_t downscale_factor);
+
+/* A matrix with ones on its diagonal and zeros elsewhere.
+ *
+ * Args:
+ *     n: how many rows.
+ *     m: how many columns; without it n.
+ *     dtype: the element type; without it float32.
+ *
+ * Raises:
+ *     ValueError: a negative size. */
+CLIKART_API clikart_tensor* clikart_eye(int64_t n, const int64_t* m, clikart_dtype dtype, const clikart_placement* where);
+
+/* Numbers at equal distances from start to end, both included, computed in float64 from the nearer end.
+ *
+ * Args:
+ *     start: the first number.
+ *     end: the last number.
+ *     steps: how many; of one there is only start.
+ *     dtype: the element type; without it float32.
+ *
+ * Raises:
+ *     ValueError: negative steps. */
+CLIKART_API clikart_tensor* clikart_linspace(double start, double end, int64_t steps, clikart_dtype dtype, const clikart_placement* where);
+
+/* The powers of base whose exponents are those of ``linspace``.
+ *
+ * Args:
+ *     start: the first exponent.
+ *     end: the last exponent.
+ *     steps: how many; of one there is only the first.
+ *     base: the base.
+ *     dtype: the element type; without it float32.
+ *
+ * Raises:
+ *     ValueError: negative steps. */
+CLIKART_API clikart_tensor* clikart_logspace(double start, double end, int64_t steps, double base, clikart_dtype dtype, const clikart_placement* where);
+
+/* x brought between two borders: min(max(x, min), max), so that max wins where it is the smaller; NaN where any of them is.
+ *
+ * Args:
+ *     x: the tensor.
+ *     min: the lower border, a tensor or a number; without it there is none.
+ *     max: the upper border, likewise.
+ *
+ * Raises:
+ *     ValueError: no border, or shapes that do not broadcast.
+ *     TypeError: bools. */
+CLIKART_API clikart_tensor* clikart_clamp(const clikart_tensor* x, const clikart_tensor* min, const clikart_tensor* max);
+CLIKART_API int clikart_clamp_(clikart_tensor* x, const clikart_tensor* min, const clikart_tensor* max);
+
+/* x + value a b.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     a: a tensor of floats or a number.
+ *     b: a tensor of floats or a number; the shapes broadcast.
+ *     value: the factor.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast.
+ *     TypeError: operands that are not floating point. */
+CLIKART_API clikart_tensor* clikart_addcmul(const clikart_tensor* x, const clikart_tensor* a, const clikart_tensor* b, double value);
+CLIKART_API int clikart_addcmul_(clikart_tensor* x, const clikart_tensor* a, const clikart_tensor* b, double value);
+
+/* x + value a / b.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     a: a tensor of floats or a number.
+ *     b: a tensor of floats or a number; the shapes broadcast.
+ *     value: the factor.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast.
+ *     TypeError: operands that are not floating point. */
+CLIKART_API clikart_tensor* clikart_addcdiv(const clikart_tensor* x, const clikart_tensor* a, const clikart_tensor* b, double value);
+CLIKART_API int clikart_addcdiv_(clikart_tensor* x, const clikart_tensor* a, const clikart_tensor* b, double value);
+
+/* x where it is positive, else weight x.  The weights are those of the channels, which are the last dimension.
+ *
+ * Args:
+ *     x: the tensor, channels last.
+ *     weight: one number, or one for each channel; of x's dtype.
+ *
+ * Raises:
+ *     ValueError: another number of weights.
+ *     TypeError: operands that are not floating point, or of different dtypes. */
+CLIKART_API clikart_tensor* clikart_prelu(const clikart_tensor* x, const clikart_tensor* weight);
+CLIKART_API int clikart_prelu_(clikart_tensor* x, const clikart_tensor* weight);
+
+/* The first half of a dimension times the sigmoid of the second.
+ *
+ * Args:
+ *     x: the tensor, of floats.
+ *     dim: the dimension.
+ *
+ * Raises:
+ *     IndexError: dim out of range.
+ *     ValueError: a dimension of odd size.
+ *     TypeError: x is not floating point. */
+CLIKART_API clikart_tensor* clikart_glu(const clikart_tensor* x, int64_t dim);
+
+/* Whether a and b differ by at most atol + rtol |b|, or are equal; computed in float64.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.
+ *     rtol: the difference allowed, relative to b.
+ *     atol: the difference allowed at least.
+ *     equal_nan: whether NaN is close to NaN.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast, or a tolerance is negative. */
+CLIKART_API clikart_tensor* clikart_isclose(const clikart_tensor* a, const clikart_tensor* b, double rtol, double atol, bool equal_nan);
+
 /* The convolution of x with weight over 1 spatial dimension, channels last: each result is the sum of the products of a window of
  * x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
  *

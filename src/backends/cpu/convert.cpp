@@ -19,6 +19,7 @@ struct FastConversions {
     void (*half_to_float)(const uint16_t*, float*, int64_t);
     void (*float_to_bfloat16)(const float*, uint16_t*, int64_t);
     void (*bfloat16_to_float)(const uint16_t*, float*, int64_t);
+    void (*float_to_int)(const float*, int32_t*, int64_t);
 };
 
 }  // namespace clikart::cpu
@@ -76,8 +77,24 @@ void half_to_float(const uint16_t* from, float* to, int64_t n) {
 }
 #endif
 
+/// The smallest number for NaN and for what does not fit, as core/convert.h has it.
+void float_to_int(const float* from, int32_t* to, int64_t n) {
+    const hn::ScalableTag<float> d;
+    const hn::RebindToSigned<decltype(d)> di;
+    const auto low = hn::Set(d, -2147483648.0f), high = hn::Set(d, 2147483648.0f);
+    const auto least = hn::Set(di, std::numeric_limits<int32_t>::min());
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+        const auto x = hn::LoadU(d, from + i);
+        const auto fits = hn::And(hn::Ge(x, low), hn::Lt(x, high));
+        hn::StoreU(hn::IfThenElse(hn::RebindMask(di, fits), hn::ConvertTo(di, x), least), di, to + i);
+    }
+    for (; i < n; ++i) to[i] = convert<int32_t>(from[i]);
+}
+
 FastConversions find_fast() {
-    return {&float_to_half, &half_to_float, &float_to_bfloat16, &bfloat16_to_float};
+    return {&float_to_half, &half_to_float, &float_to_bfloat16, &bfloat16_to_float, &float_to_int};
 }
 
 }  // namespace
@@ -119,6 +136,17 @@ void fast_run(const void* from_bytes, int64_t from_stride, void* to_bytes, int64
     }
 }
 
+/// To integers that are narrower still: what is left of the number when the upper bits are dropped.
+template <class To>
+void narrow_run(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t n) {
+    alignas(64) int32_t numbers[kTile];
+    for (int64_t i = 0; i < n; i += kTile) {
+        const int64_t m = std::min(kTile, n - i);
+        fast_run<float, int32_t, &FastConversions::float_to_int>(static_cast<const float*>(from) + i * from_stride, from_stride, numbers, 1, m);
+        convert_run<int32_t, To>(numbers, 1, static_cast<To*>(to) + i * to_stride, to_stride, m);
+    }
+}
+
 template <int Bytes>
 void copy_run(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t n) {
     if (from_stride == 1) return scatter(static_cast<const char*>(from), static_cast<char*>(to), to_stride, n, Bytes);
@@ -143,6 +171,16 @@ ConvertFn find_convert(DType from, DType to) {
     if (from == DType::Float16 && to == DType::Float32) return &fast_run<uint16_t, float, &FastConversions::half_to_float>;
     if (from == DType::Float32 && to == DType::BFloat16) return &fast_run<float, uint16_t, &FastConversions::float_to_bfloat16>;
     if (from == DType::BFloat16 && to == DType::Float32) return &fast_run<uint16_t, float, &FastConversions::bfloat16_to_float>;
+    if (from == DType::Float32) {
+        switch (to) {
+            case DType::Int32: return &fast_run<float, int32_t, &FastConversions::float_to_int>;
+            case DType::Int16: return &narrow_run<int16_t>;
+            case DType::Int8: return &narrow_run<int8_t>;
+            case DType::UInt16: return &narrow_run<uint16_t>;
+            case DType::UInt8: return &narrow_run<uint8_t>;
+            default: break;
+        }
+    }
     ConvertFn fn = nullptr;
     with_stored_type(from, [&]<class From>() { with_stored_type(to, [&]<class To>() { fn = &convert_run<From, To>; }); });
     return fn;

@@ -1,5 +1,7 @@
 #include "backends/cpu/elementwise.h"
 
+#include "backends/cpu/move.h"
+
 namespace clikart::cpu {
 namespace {
 
@@ -9,6 +11,100 @@ struct Lanes {
     int64_t stride, element, lane;  // elements; bytes
     bool direct;                    // the loop reads or writes the memory itself
 };
+
+/// One run, whose operands are brought to lanes in short tiles.
+template <int N>
+void run_tiles(const KernelCall& call, const ElementLoop& loop, const Lanes (&in)[N], const Lanes& to, char* const* p, int64_t n) {
+    alignas(64) char tiles[N][kTile * kWidest];
+    alignas(64) char result[kTile * kWidest];
+    Operands operands{{}, {}, call.attributes, false};
+    for (int k = 0; k < N; ++k) {  // what does not move is converted once
+        operands.step[k] = in[k].stride == 0 ? 0 : 1;
+        if (in[k].stride != 0) continue;
+        operands.data[k] = in[k].direct ? p[k + 1] : tiles[k];
+        if (!in[k].direct) in[k].convert(p[k + 1], 1, tiles[k], 1, 1);
+    }
+    for (int64_t i = 0; i < n; i += kTile) {
+        const int64_t m = std::min(kTile, n - i);
+        for (int k = 0; k < N; ++k) {
+            if (in[k].stride == 0) continue;
+            const char* from = p[k + 1] + i * in[k].stride * in[k].element;
+            operands.data[k] = in[k].direct ? from : tiles[k];
+            if (!in[k].direct) in[k].convert(from, in[k].stride, tiles[k], 1, m);
+        }
+        char* place = p[0] + i * to.stride * to.element;
+        loop.run(operands, to.direct ? place : result, m);
+        if (!to.direct) to.convert(result, 1, place, to.stride, m);
+    }
+}
+
+// Blocks of the innermost dimension and one that crosses it, in which an operand that lies the other way round is transposed
+// first: its elements share cache lines across, not along, the runs.
+constexpr int64_t kRows = 64, kColumns = 64;
+
+/// The dimension along which an operand that is strided in the innermost one is dense; -1: there is none, or it is too short.
+template <int N>
+int crossing_of(const StridedLoop<N + 1>& walk) {
+    constexpr int64_t worth = 16;
+    const int inner = walk.rank() - 1;
+    if (walk.size(inner) < worth) return -1;
+    for (int k = 1; k <= N; ++k) {
+        if (walk.inner_stride(k) == 0 || walk.inner_stride(k) == 1) continue;
+        for (int d = inner - 1; d >= 0; --d) {
+            if (walk.stride(k, d) == 1 && walk.size(d) >= worth) return d;
+        }
+    }
+    return -1;
+}
+
+template <int N>
+void run_blocks(const KernelCall& call, const ElementLoop& loop, const StridedLoop<N + 1>& walk, const Lanes (&in)[N], const Lanes& to, int crossing) {
+    const int inner = walk.rank() - 1;
+    const int64_t rows = walk.size(crossing), columns = walk.size(inner);
+    const int64_t down = (rows + kRows - 1) / kRows, across = (columns + kColumns - 1) / kColumns;
+    Lanes lanes[N];
+    bool transposed[N];
+    for (int k = 0; k < N; ++k) {
+        lanes[k] = in[k];
+        transposed[k] = in[k].stride != 0 && in[k].stride != 1 && walk.stride(k + 1, crossing) == 1;
+        if (!transposed[k]) continue;
+        lanes[k].stride = 1;
+        lanes[k].direct = dtype_of(call.inputs[k]) == loop.in[k];
+    }
+    constexpr int64_t blocks_per_piece = kPiece / (kRows * kColumns);
+    const int64_t blocks = walk.count() / (rows * columns) * down * across;
+    parallel_for(call, (blocks + blocks_per_piece - 1) / blocks_per_piece, [&](int64_t piece) {
+        alignas(64) char tiles[N][kRows * kColumns * kWidest];
+        for (int64_t block = piece * blocks_per_piece; block < std::min(blocks, (piece + 1) * blocks_per_piece); ++block) {
+            const int64_t row = block % down * kRows, column = block / down % across * kColumns;
+            const int64_t n_rows = std::min(kRows, rows - row), n_columns = std::min(kColumns, columns - column);
+            int64_t index[kMaxRank], outer = block / down / across;
+            for (int d = inner - 1; d >= 0; --d) {
+                if (d == crossing) continue;
+                index[d] = outer % walk.size(d);
+                outer /= walk.size(d);
+            }
+            index[crossing] = row;
+            index[inner] = column;
+            char* p[N + 1];
+            int64_t step[N + 1];
+            for (int k = 0; k <= N; ++k) {
+                p[k] = walk.data(k);
+                for (int d = 0; d <= inner; ++d) p[k] += index[d] * walk.stride(k, d) * walk.element(k);
+                step[k] = walk.stride(k, crossing) * walk.element(k);
+                if (k == 0 || !transposed[k - 1]) continue;
+                const int64_t element = walk.element(k);
+                step[k] = n_columns * element;
+                transpose(p[k], walk.inner_stride(k) * element, tiles[k - 1], step[k], n_rows, n_columns, element);
+                p[k] = tiles[k - 1];
+            }
+            for (int64_t i = 0; i < n_rows; ++i) {
+                run_tiles<N>(call, loop, lanes, to, p, n_columns);
+                for (int k = 0; k <= N; ++k) p[k] += step[k];
+            }
+        }
+    });
+}
 
 template <int N>
 void run(const KernelCall& call, const ElementLoop& loop) {
@@ -34,29 +130,8 @@ void run(const KernelCall& call, const ElementLoop& loop) {
         });
         return;
     }
-    walk.parallel_runs(call, [&](char* const* p, int64_t n) {
-        alignas(64) char tiles[N][kTile * kWidest];
-        alignas(64) char result[kTile * kWidest];
-        Operands operands{{}, {}, call.attributes, false};
-        for (int k = 0; k < N; ++k) {  // what does not move is converted once
-            operands.step[k] = in[k].stride == 0 ? 0 : 1;
-            if (in[k].stride != 0) continue;
-            operands.data[k] = in[k].direct ? p[k + 1] : tiles[k];
-            if (!in[k].direct) in[k].convert(p[k + 1], 1, tiles[k], 1, 1);
-        }
-        for (int64_t i = 0; i < n; i += kTile) {
-            const int64_t m = std::min(kTile, n - i);
-            for (int k = 0; k < N; ++k) {
-                if (in[k].stride == 0) continue;
-                const char* from = p[k + 1] + i * in[k].stride * in[k].element;
-                operands.data[k] = in[k].direct ? from : tiles[k];
-                if (!in[k].direct) in[k].convert(from, in[k].stride, tiles[k], 1, m);
-            }
-            char* place = p[0] + i * to.stride * to.element;
-            loop.run(operands, to.direct ? place : result, m);
-            if (!to.direct) to.convert(result, 1, place, to.stride, m);
-        }
-    });
+    if (const int crossing = crossing_of<N>(walk); crossing >= 0) return run_blocks<N>(call, loop, walk, in, to, crossing);
+    walk.parallel_runs(call, [&](char* const* p, int64_t n) { run_tiles<N>(call, loop, in, to, p, n); });
 }
 
 }  // namespace

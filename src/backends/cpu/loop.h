@@ -53,6 +53,12 @@ public:
 
     int64_t count() const noexcept { return count_; }
     int64_t inner_stride(int k) const noexcept { return strides_[k][strides_[k].rank() - 1]; }
+    // The merged dimensions, of which there is at least one.
+    int rank() const noexcept { return shape_.rank(); }
+    int64_t size(int d) const noexcept { return shape_[d]; }
+    int64_t stride(int k, int d) const noexcept { return strides_[k][d]; }
+    char* data(int k) const noexcept { return data_[k]; }
+    int64_t element(int k) const noexcept { return size_[k]; }
 
     /// Calls f(pointers, n) for the runs that make up elements [begin, end) in row-major order.
     template <class F>

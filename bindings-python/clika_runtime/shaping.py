@@ -1,0 +1,149 @@
+"""Parts of tensors as lists of views, and what else is a line or two of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from operator import index
+from typing import TYPE_CHECKING, Literal
+
+from . import ops
+from ._enums import ClikaRTIndexError, ClikaRTTypeError, ClikaRTValueError
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from ._convert import TensorLike
+
+
+def _size(op: str, x: Tensor, dim: int) -> tuple[int, int]:
+    """The dimension counted from the front, and its size."""
+    if not isinstance(x, Tensor):
+        raise ClikaRTTypeError(f"{op}: expected a tensor, got {type(x).__name__}")
+    rank, dim = x.ndim, index(dim)
+    if not -rank <= dim < rank:
+        raise ClikaRTIndexError(f"{op}: dimension {dim} is out of range for a tensor of {rank} dimensions, shape {list(x.shape)}")
+    dim %= rank
+    return dim, x.shape[dim]
+
+
+def split(x: Tensor, size_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
+    """Parts of a dimension, one after the other, as views.
+
+    Args:
+        x: the tensor.
+        size_or_sections: the size of the parts, of which the last may be smaller; or the sizes one by one.
+        dim: the dimension.
+
+    Raises:
+        IndexError: dim out of range.
+        ValueError: a size that is not positive, or sizes that do not make up the dimension.
+    """
+    dim, size = _size("split", x, dim)
+    if isinstance(size_or_sections, Sequence):
+        sizes = [index(part) for part in size_or_sections]
+        if any(part < 0 for part in sizes) or sum(sizes) != size:
+            raise ClikaRTValueError(f"split: {sizes} do not make up dimension {dim} of shape {list(x.shape)}")
+    else:
+        step = index(size_or_sections)
+        if step <= 0:
+            raise ClikaRTValueError(f"split: the size of the parts is {step}")
+        sizes = [min(step, size - start) for start in range(0, size, step)] or [0]
+    parts, start = [], 0
+    for part in sizes:
+        parts.append(ops.narrow(x, dim, start, part))
+        start += part
+    return parts
+
+
+def chunk(x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
+    """At most so many parts of equal size, of which the last may be smaller, as views.
+
+    Args:
+        x: the tensor.
+        chunks: how many parts; fewer where that does not come out.
+        dim: the dimension.
+
+    Raises:
+        IndexError: dim out of range.
+        ValueError: chunks is not positive.
+    """
+    dim, size = _size("chunk", x, dim)
+    if index(chunks) <= 0:
+        raise ClikaRTValueError(f"chunk: the number of parts is {chunks}")
+    if size == 0:
+        return [ops.narrow(x, dim, 0, 0) for _ in range(chunks)]
+    return split(x, -(-size // chunks), dim)
+
+
+def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
+    """Parts of a dimension that differ by one in size at most, or that begin at given indices, as views.
+
+    Args:
+        x: the tensor.
+        indices_or_sections: how many parts; or where all but the first begin, as in slices.
+        dim: the dimension.
+
+    Raises:
+        IndexError: dim out of range.
+        ValueError: the number of parts is not positive.
+    """
+    dim, size = _size("tensor_split", x, dim)
+    if isinstance(indices_or_sections, Sequence):
+        borders = [0, *map(index, indices_or_sections), size]
+    else:
+        n = index(indices_or_sections)
+        if n <= 0:
+            raise ClikaRTValueError(f"tensor_split: the number of parts is {n}")
+        borders = [size // n * i + min(i, size % n) for i in range(n + 1)]
+    return [ops.slice(x, dim, start, end) for start, end in pairwise(borders)]
+
+
+def unbind(x: Tensor, dim: int = 0) -> list[Tensor]:
+    """Each index of a dimension, which goes away, as a view.
+
+    Args:
+        x: the tensor.
+        dim: the dimension.
+
+    Raises:
+        IndexError: dim out of range.
+    """
+    dim, size = _size("unbind", x, dim)
+    return [ops.select(x, dim, i) for i in range(size)]
+
+
+def meshgrid(*tensors: Tensor, indexing: Literal["ij", "xy"] = "ij") -> list[Tensor]:
+    """The coordinates of all points of a grid, as views.
+
+    Args:
+        tensors: the coordinates along each dimension, of at most one dimension each.
+        indexing: whether the first tensor is along the first dimension (``"ij"``) or along the second (``"xy"``).
+
+    Raises:
+        ValueError: no tensors, or one of two dimensions or more.
+    """
+    if indexing not in ("ij", "xy"):
+        raise ClikaRTValueError(f"meshgrid: indexing is {indexing!r}, expected 'ij' or 'xy'")
+    if not tensors or any(t.ndim > 1 for t in tensors):
+        raise ClikaRTValueError(f"meshgrid: needs tensors of at most one dimension, got shapes {[list(t.shape) for t in tensors]}")
+    order = list(range(len(tensors)))
+    if indexing == "xy" and len(order) > 1:
+        order[:2] = [1, 0]
+    shape = [tensors[i].numel() for i in order]
+    places = [[-1 if order[d] == i else 1 for d in range(len(shape))] for i in range(len(tensors))]
+    return [ops.expand(ops.reshape(t, place), shape) for t, place in zip(tensors, places, strict=True)]
+
+
+def contiguous(x: Tensor) -> Tensor:
+    """The tensor itself if its elements lie in row-major order without gaps, else a copy of which that is so."""
+    return x if x.is_contiguous() else ops.copy(x)
+
+
+def clone(x: TensorLike) -> Tensor:
+    """A contiguous copy; the name that torch has for :func:`clika_runtime.copy`."""
+    return ops.copy(x)
+
+
+def allclose(a: TensorLike, b: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether all elements are close; see :func:`clika_runtime.isclose`.  Waits for the values."""
+    return ops.sum(ops.logical_not(ops.isclose(a, b, rtol, atol, equal_nan))).item() == 0
