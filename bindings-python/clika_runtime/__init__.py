@@ -37,6 +37,7 @@ from ._library import text as _text
 from .borrow import from_numpy
 from .creation import is_available, ones, zeros
 from .devices import Device
+from .dlpack import ClikaRTBufferError, from_dlpack
 from .dtype import DType
 from .evaluation import async_eval, eval, synchronize
 from .files import load, save
@@ -79,6 +80,7 @@ def set_num_threads(threads: int) -> None:
 
 
 __all__ = [  # noqa: PLE0604
+    "ClikaRTBufferError",
     "ClikaRTError",
     "ClikaRTFileError",
     "ClikaRTIndexError",
@@ -106,6 +108,7 @@ __all__ = [  # noqa: PLE0604
     "float16",
     "float32",
     "float64",
+    "from_dlpack",
     "from_numpy",
     "get_rng_state",
     "graph",
