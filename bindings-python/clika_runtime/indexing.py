@@ -92,8 +92,16 @@ def _positions(mask: Tensor) -> list[Tensor]:
 def _sliced(x: Tensor, dim: int, part: slice) -> Tensor:
     if part.start is None and part.stop is None and part.step is None:
         return x
-    start, stop, step = (None if v is None else max(-_LARGEST, min(_LARGEST, as_int(v))) for v in (part.start, part.stop, part.step))
+    start, stop, step = _bound(part.start), _bound(part.stop), _bound(part.step)
     return ops.slice(x, dim, start, stop, 1 if step is None else step)
+
+
+def _bound(value: Any) -> int | None:
+    """What lies beyond what C can count is as far as the last that does not."""
+    if value is None:
+        return None
+    value = as_int(value)
+    return value if -_LARGEST <= value <= _LARGEST else _LARGEST if value > 0 else -_LARGEST
 
 
 def _expanded(x: Tensor, key: Any) -> list[Any]:
@@ -154,13 +162,33 @@ def _checked(item: Tensor, dtype: DType) -> Tensor:
     return item
 
 
+def _simple_view(x: Tensor, key: tuple[Any, ...]) -> Tensor | None:
+    """What ``_Plan`` makes of an index of plain ints and slices, maybe behind a '...', and with less ado; else None."""
+    rank, dim = x.ndim, 0
+    if key and key[0] is Ellipsis:
+        key = key[1:]
+        dim = rank - len(key)
+    for item in key:
+        if type(item) is not slice and not (type(item) is int and -_LARGEST <= item <= _LARGEST):
+            return None
+    if not 0 <= dim <= rank - len(key):
+        return None
+    view = x
+    for item in key:
+        if type(item) is int:
+            view = ops.select(view, dim, item)
+        else:
+            view = _sliced(view, dim, item)
+            dim += 1
+    return view if view is not x else None
+
+
 def get(x: Tensor, key: Any) -> Tensor:
     """``x[key]``."""
     if type(key) is int and -_LARGEST <= key <= _LARGEST and x.ndim:
         return ops.select(x, 0, key)
-    if type(key) is slice and x.ndim:
-        view = _sliced(x, 0, key)
-        return view if view is not x else ops.slice(x, 0)
+    if (view := _simple_view(x, key if type(key) is tuple else (key,))) is not None:
+        return view
     plan = _Plan(x, key)
     if not plan.dims:
         return plan.view if plan.view is not x else ops.reshape(x, x.shape)
@@ -171,6 +199,9 @@ def put(x: Tensor, key: Any, value: Any) -> None:
     """``x[key] = value``."""
     if not isinstance(value, (Tensor, bool, int, float)):
         value = tensor(value)
+    if (view := _simple_view(x, key if type(key) is tuple else (key,))) is not None:
+        view.copy_(_without_leading_ones(value, view.ndim))
+        return
     plan = _Plan(x, key)
     if not plan.dims:
         plan.view.copy_(_without_leading_ones(value, plan.view.ndim))

@@ -43,6 +43,27 @@ def test_python_in_the_readme():
     assert output(sys.executable, "-c", code).splitlines() == shown
 
 
+def said(code: str) -> list[str]:
+    """What the comments say is printed: behind a line with print, and on lines of their own below it."""
+    lines, printing = [], False
+    for line in code.splitlines():
+        code_part, mark, text = line.rpartition("  # ") if "print(" in line else line.partition("# ")
+        printing = "print(" in line or (printing and mark != "" and not code_part.strip())
+        if printing and mark:
+            lines.append(text.strip())
+    return lines
+
+
+def test_the_guide_to_python(tmp_path):
+    page = (ROOT / "docs/python.md").read_text()
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.M | re.S))
+    program = tmp_path / "guide.py"
+    program.write_text(code)
+    assert [line.strip() for line in output(sys.executable, program).splitlines()] == said(code)
+    for name in re.findall(r"\]\((\w+\.md)\)", page):
+        assert (ROOT / "docs" / name).exists(), name
+
+
 @pytest.mark.parametrize(("language", "shown"), [("cpp", "Tensor(shape=[2, 3], dtype=Float32, device=CPU, numel=6, data=[0.3333, "), ("c", "10\n")])
 def test_c_and_cpp_in_the_readme(language, shown, tmp_path):
     source = tmp_path / f"taste.{language}"
