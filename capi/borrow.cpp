@@ -2,7 +2,7 @@
 #include <mutex>
 #include <vector>
 
-#include "boundary.h"
+#include "borrow.h"
 #include "exec/fork.h"
 #include "ops/call_site.h"
 
@@ -41,19 +41,38 @@ void give_back(void* context) {
 }
 
 /// [lowest, highest) of the elements that shape and strides reach, relative to the first.  Throws when they do not fit.
-std::pair<int64_t, int64_t> reach(const Dims& shape, const Dims& strides) {
+std::pair<int64_t, int64_t> reach(const Dims& shape, const Dims& strides, const char* who) {
     int64_t low = 0, high = 1;
     for (int d = 0; d < shape.rank(); ++d) {
         if (shape[d] == 0) return {0, 0};
         int64_t span, &end = strides[d] < 0 ? low : high;
         if (__builtin_mul_overflow(strides[d], shape[d] - 1, &span) || __builtin_add_overflow(end, span, &end)) {
-            fail(ErrorKind::Value, "tensor_borrow: shape {} with strides {} reaches further than memory can", to_string(shape), to_string(strides));
+            fail(ErrorKind::Value, "{}: shape {} with strides {} reaches further than memory can", who, to_string(shape), to_string(strides));
         }
     }
     return {low, high};
 }
 
 }  // namespace
+
+Ref<Tensor> clikart::borrow(const Offer& offer, const char* who) {
+    const int64_t size = size_of(offer.dtype);
+    const auto address = reinterpret_cast<uintptr_t>(offer.data);
+    if (!offer.data && numel(offer.shape) > 0) fail(ErrorKind::Type, "{}: data is NULL", who);
+    if (address % static_cast<size_t>(size) != 0) fail(ErrorKind::Value, "{}: the address {:#x} is not aligned for {}", who, address, name_of(offer.dtype));
+    auto [low, high] = reach(offer.shape, offer.strides, who);
+    int64_t bytes;
+    if (__builtin_sub_overflow(high, low, &bytes) || __builtin_mul_overflow(bytes, size, &bytes) || __builtin_mul_overflow(low, size, &low) ||
+        address + static_cast<uintptr_t>(low) + static_cast<uintptr_t>(bytes) < address + static_cast<uintptr_t>(low)) {
+        fail(ErrorKind::Value, "{}: shape {} with strides {} reaches further than memory can", who, to_string(offer.shape), to_string(offer.strides));
+    }
+    auto borrowed = std::make_unique<Borrowed>(Borrowed{offer.release, offer.user_data, offer.token});
+    const auto storage = Storage::borrow(reinterpret_cast<void*>(address + static_cast<uintptr_t>(low)), bytes, Device{}, offer.writable);
+    auto tensor = make_ref<Tensor>(offer.dtype, offer.shape, offer.strides, -low / size, storage);
+    tensor->born_with_data = true;
+    storage->set_lender({&give_back, borrowed.release()});  // last: until here the memory is the caller's
+    return tensor;
+}
 
 clikart_tensor* clikart_tensor_borrow(const clikart_borrow* what) {
     return guarded([&] {
@@ -63,24 +82,10 @@ clikart_tensor* clikart_tensor_borrow(const clikart_borrow* what) {
             fail(ErrorKind::Value, "{}: struct_size is {}, expected {}", who, what->struct_size, sizeof(clikart_borrow));
         const Dims shape = checked_shape(what->shape, what->rank, who);
         const auto dtype = static_cast<DType>(what->dtype);
-        const int64_t size = size_of(dtype);  // throws for a code outside the table
+        name_of(dtype);  // throws for a code outside the table
         if (is_packed(dtype)) fail(ErrorKind::NotImplemented, "{}: memory of {} elements cannot be borrowed", who, name_of(dtype));
         const Dims strides = what->strides ? Dims(std::span(what->strides, what->rank)) : contiguous_strides(shape);
-        const auto address = reinterpret_cast<uintptr_t>(what->data);
-        if (!what->data && numel(shape) > 0) fail(ErrorKind::Type, "{}: data is NULL", who);
-        if (address % static_cast<size_t>(size) != 0) fail(ErrorKind::Value, "{}: the address {:#x} is not aligned for {}", who, address, name_of(dtype));
-        auto [low, high] = reach(shape, strides);
-        int64_t bytes;
-        if (__builtin_sub_overflow(high, low, &bytes) || __builtin_mul_overflow(bytes, size, &bytes) || __builtin_mul_overflow(low, size, &low) ||
-            address + static_cast<uintptr_t>(low) + static_cast<uintptr_t>(bytes) < address + static_cast<uintptr_t>(low)) {
-            fail(ErrorKind::Value, "{}: shape {} with strides {} reaches further than memory can", who, to_string(shape), to_string(strides));
-        }
-        auto borrowed = std::make_unique<Borrowed>(Borrowed{what->release, what->user_data, what->token});
-        const auto storage = Storage::borrow(reinterpret_cast<void*>(address + static_cast<uintptr_t>(low)), bytes, Device{}, what->writable);
-        auto tensor = make_ref<Tensor>(dtype, shape, strides, -low / size, storage);
-        tensor->born_with_data = true;
-        storage->set_lender({&give_back, borrowed.release()});  // last: until here the memory is the caller's
-        return to_handle(std::move(tensor));
+        return to_handle(borrow({what->data, shape, strides, dtype, what->writable, what->release, what->user_data, what->token}, who));
     });
 }
 

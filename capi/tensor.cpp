@@ -88,6 +88,10 @@ bool clikart_tensor_is_writable(const clikart_tensor* tensor) {
     return tensor && from_handle<Tensor>(tensor)->storage().writable();
 }
 
+bool clikart_tensor_shares_storage(const clikart_tensor* a, const clikart_tensor* b) {
+    return a && b && from_handle<Tensor>(a)->storage_ref() == from_handle<Tensor>(b)->storage_ref();
+}
+
 clikart_status clikart_tensor_status(const clikart_tensor* tensor) {
     return guarded([&] { return static_cast<clikart_status>(status_of(checked_tensor(tensor, "status"))); });
 }
@@ -137,6 +141,30 @@ int clikart_tensor_copy_to(const clikart_tensor* tensor, void* data, size_t byte
         if (bytes != needed) fail(ErrorKind::Value, "copy_to: {} bytes of room given for {}, which has {}", bytes, describe(t), needed);
         if (!data && needed > 0) fail(ErrorKind::Type, "copy_to: data is NULL");
         copy_to_host(t, data, "copy_to");
+        return 0;
+    });
+}
+
+int clikart_tensor_copy_box_to(const clikart_tensor* tensor, const int64_t* start, const int64_t* shape, void* data, size_t bytes) {
+    return guarded([&] {
+        constexpr const char* who = "copy_box_to";
+        Tensor& t = checked_tensor(tensor, who);
+        require_value(t, who);
+        settle_size(t, who);
+        const auto rank = static_cast<size_t>(t.rank());
+        const Dims box = checked_shape(shape, rank, who);
+        if (rank > 0 && !start) fail(ErrorKind::Type, "{}: the start is NULL", who);
+        int64_t offset = t.offset();
+        for (int d = 0; d < t.rank(); ++d) {
+            if (start[d] < 0 || start[d] > t.shape()[d] || box[d] > t.shape()[d] - start[d]) {
+                fail(ErrorKind::Index, "{}: {} from {} on is not part of {}", who, to_string(box), to_string(Dims(std::span(start, rank))), describe(t));
+            }
+            offset += box[d] > 0 ? start[d] * t.strides()[d] : 0;
+        }
+        const auto needed = static_cast<size_t>(numel(box) * size_of(t.dtype()));
+        if (bytes != needed) fail(ErrorKind::Value, "{}: {} bytes of room given for {}, which needs {}", who, bytes, to_string(box), needed);
+        if (!data && needed > 0) fail(ErrorKind::Type, "{}: data is NULL", who);
+        copy_to_host(*make_view(t, box, t.strides(), numel(box) > 0 ? offset : t.offset()), data, who);
         return 0;
     });
 }

@@ -28,8 +28,10 @@ def committed() -> dict[str, str]:
         "capi/include/clikart/ops.h": c_abi.ops_h(ops),
         "include/ClikaRT/enums.h": cpp.enums_h(ops),
         "include/ClikaRT/ops.h": cpp.ops_h(ops),
+        "include/ClikaRT/tensor_methods.h": cpp.tensor_methods_h(ops),
         "bindings-python/clika_runtime/_enums.py": python.enums_py(ops),
         "bindings-python/clika_runtime/ops.py": python.ops_py(ops),
+        "bindings-python/clika_runtime/_methods.py": python.methods_py(ops),
         "docs/operators.md": docs.operators_md(ops),
     }
 

@@ -54,6 +54,7 @@ from .creation import (
     zeros_like,
 )
 from .devices import Device
+from .dlpack import ClikaRTBufferError, from_dlpack
 from .dtype import DType
 from .evaluation import async_eval, eval, synchronize
 from .files import load, save
@@ -97,6 +98,7 @@ def set_num_threads(threads: int) -> None:
 
 
 __all__ = [  # noqa: PLE0604
+    "ClikaRTBufferError",
     "ClikaRTError",
     "ClikaRTFileError",
     "ClikaRTIndexError",
@@ -130,6 +132,7 @@ __all__ = [  # noqa: PLE0604
     "float16",
     "float32",
     "float64",
+    "from_dlpack",
     "from_numpy",
     "full_like",
     "get_rng_state",

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from operator import index
 from typing import Any
 
-from ._enums import ClikaRTTypeError, ClikaRTValueError
+from ._enums import BY_NUMPY_NAME, ClikaRTTypeError, ClikaRTValueError
 from ._library import NULL, check_pointer, ffi, lib
 from .devices import DeviceLike, device_text
 from .dtype import DType
 from .random import Generator
 from .streams import Stream
-from .tensor import Tensor
+from .tensor import Tensor, handle_of_array, release
 
 #: What an operator takes for a tensor: one, or a number that gives way to tensors in type promotion.
 TensorLike = Tensor | bool | int | float
@@ -46,6 +46,18 @@ def operand(value: Any) -> Any:
     if numpy and isinstance(value, numpy.generic) and isinstance(number := value.item(), (bool, int, float)):
         return _number(number)
     raise ClikaRTTypeError(f"expected a tensor or a number, got {type(value).__name__}; clika_runtime.tensor() makes a tensor of an array")
+
+
+def operator_operand(value: Any) -> Any:
+    """The same for an operator of Python's, where an array counts as the tensor it can be copied to; None for anything else."""
+    if isinstance(value, (Tensor, bool, int, float)):
+        return operand(value)
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, (numpy.ndarray, numpy.generic)):
+        return None
+    if isinstance(value, numpy.generic) and isinstance(number := value.item(), (bool, int, float)):
+        return _number(number)
+    return ffi.gc(check_pointer(handle_of_array(value)), release) if value.dtype.name in BY_NUMPY_NAME else None
 
 
 def destination(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -59,6 +60,15 @@ returned = ctypes.c_int32.from_address(_words + 4)
 lent: dict[int, Any] = {}
 # A thread that goes on to the very end may leave work under way; what it uses must outlive the interpreter's own end.
 ctypes.pythonapi.Py_IncRef(ctypes.py_object(lent))
+
+# From anywhere: other interpreters of the process draw tokens too, and who collects one that is not its own must not take it
+# for one that is.
+_tokens = itertools.count(int.from_bytes(os.urandom(7), "little") | 1)
+
+
+def next_token() -> int:
+    """A token for something that is lent."""
+    return next(_tokens)
 
 
 def let_go() -> None:

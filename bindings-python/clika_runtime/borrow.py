@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from typing import TYPE_CHECKING, Any
 
 from ._enums import BY_NUMPY_NAME, ClikaRTTypeError, ClikaRTValueError
-from ._library import NULL, ffi, lent, let_go, lib, returned
+from ._library import NULL, ffi, lent, let_go, lib, next_token, returned
 from .tensor import Tensor, wrap
 
 if TYPE_CHECKING:
     import numpy as np
-
-# From anywhere: other interpreters of the process draw tokens too, and who collects one that is not its own must not take it
-# for one that is.
-_tokens = itertools.count(int.from_bytes(os.urandom(7), "little") | 1)
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
@@ -40,7 +34,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
         raise ClikaRTTypeError(f"from_numpy: dtype {array.dtype.str if dtype else array.dtype} has no equivalent here")
     if any(stride % array.itemsize for stride in array.strides):
         raise ClikaRTValueError(f"from_numpy: strides {array.strides} are no multiples of the element size {array.itemsize}; tensor() copies")
-    token = next(_tokens)
+    token = next_token()
     shape, strides = ffi.new("int64_t[]", array.shape), ffi.new("int64_t[]", [s // array.itemsize for s in array.strides])
     what = ffi.new("clikart_borrow*")
     what.struct_size = ffi.sizeof("clikart_borrow")

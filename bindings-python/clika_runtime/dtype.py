@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class DType:
@@ -32,8 +35,25 @@ class DType:
         """Bytes of one element; 0 for int4 and uint4, two of which share a byte."""
         return self.bits // 8
 
+    @property
+    def is_floating_point(self) -> bool:
+        """Whether the elements are floats."""
+        return "float" in self.name
+
     def __repr__(self) -> str:
         return f"clika_runtime.{self.name}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DType.of_code, (self.code,)
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """NumPy's dtype; that of ml_dtypes where NumPy has none."""
+    import numpy as np
+
+    if dtype.is_floating_point and dtype.bits < 32 and dtype.name != "float16":
+        import ml_dtypes
+
+        narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.name))
+        return narrow
+    return np.dtype(dtype.name)

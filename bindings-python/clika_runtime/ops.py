@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import index as as_int
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 from ._convert import (
     TensorLike,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, overload
 
-from ._enums import BY_NUMPY_NAME, ClikaRTError, ClikaRTNotImplementedError, ClikaRTRuntimeError, ClikaRTTypeError, bfloat16
+from . import _shorthands
+from ._enums import BY_NUMPY_NAME, ClikaRTError, ClikaRTRuntimeError, ClikaRTTypeError, bfloat16
 from ._library import WAIT_SLICE_NS, attend, check, check_pointer, ffi, let_go, lib, origins, raise_error, returned, text, wait
+from ._methods import DIRECT, SPREADING, Methods
+from ._operators import Operators, install
+from ._shorthands import Shorthands, spreading
 from .devices import Device
-from .dtype import DType
+from .dtype import DType, numpy_dtype
 from .scopes import apply, scoped
 from .streams import Stream, wait_seconds
 from .streams import wrap as _wrap_stream
@@ -53,17 +57,6 @@ class Size(tuple[int, ...]):
         return count
 
 
-def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    import numpy as np
-
-    if dtype is bfloat16:
-        import ml_dtypes
-
-        narrow: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return narrow
-    return np.dtype(dtype.name)
-
-
 class _HostMemory:
     """What NumPy needs to see a tensor's memory; keeps it alive as long as an array looks at it."""
 
@@ -90,8 +83,8 @@ def _dims(handle: Any, which: Any) -> tuple[int, ...]:
     return tuple(check_pointer(which(handle))[0 : lib.clikart_tensor_rank(handle)])
 
 
-def _wait_writable(handle: Any) -> None:
-    """The slices grow after a while: work that reads the tensor may keep coming."""
+def wait_writable(handle: Any) -> None:
+    """Waits until the memory may be written to.  The slices grow after a while: work that reads the tensor may keep coming."""
     slices, timeout = 0, WAIT_SLICE_NS
     while (state := lib.clikart_tensor_wait_writable(handle, timeout)) == 0:
         slices += 1
@@ -101,7 +94,7 @@ def _wait_writable(handle: Any) -> None:
         raise_error()
 
 
-class Tensor:
+class Tensor(Operators, Shorthands, Methods):
     """A multi-dimensional array of one dtype.
 
     Operators return at once; what reads a value (``numpy``, ``item``, ``tolist``, ``repr``, ``bool``) waits for it.
@@ -109,8 +102,7 @@ class Tensor:
     """
 
     __slots__ = ("__weakref__", "_handle")
-    #: NumPy's operators leave a mixed expression to this class.
-    __array_priority__ = 1000
+    __hash__ = Operators.__hash__
 
     _handle: Any
 
@@ -127,7 +119,13 @@ class Tensor:
             let_go()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return tensor, (self._read("pickle"),)
+        return _of_bytes, (self.bytes(), self.dtype, tuple(self.shape))
+
+    def __copy__(self) -> Tensor:
+        return _ops.copy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        return _ops.copy(self)
 
     # ---- metadata: never waits, except that the size of a result that depends on data waits for its operator
 
@@ -160,9 +158,26 @@ class Tensor:
         count: int = lib.clikart_tensor_numel(self._handle)
         return count
 
-    def stride(self) -> tuple[int, ...]:
-        """The distance between neighbours along each dimension, in elements."""
-        return _dims(self._handle, lib.clikart_tensor_strides)
+    if TYPE_CHECKING:
+
+        @overload
+        def stride(self) -> tuple[int, ...]: ...
+        @overload
+        def stride(self, dim: int) -> int: ...
+
+    def stride(self, dim: int | None = None) -> Any:
+        """The distance between neighbours along each dimension, or one, in elements."""
+        strides = _dims(self._handle, lib.clikart_tensor_strides)
+        return strides if dim is None else strides[self._dim(dim, "stride")]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def is_floating_point(self) -> bool:
+        """Whether the elements are floats."""
+        return self.dtype.is_floating_point
 
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order without gaps."""
@@ -216,7 +231,7 @@ class Tensor:
         self._check_readable(who)
         handle = self._handle  # once: a parameter may take another value meanwhile
         wait(lib.clikart_tensor_wait, handle)
-        dtype = _numpy_dtype(DType.of_code(lib.clikart_tensor_dtype(handle)))
+        dtype = numpy_dtype(DType.of_code(lib.clikart_tensor_dtype(handle)))
         array = np.empty(_dims(handle, lib.clikart_tensor_shape), dtype)
         check(lib.clikart_tensor_copy_to(handle, ffi.cast("void*", array.ctypes.data), array.nbytes))
         return array
@@ -235,9 +250,9 @@ class Tensor:
 
         self._check_readable("numpy")
         handle = self._handle  # once: a parameter may take another value meanwhile
-        _wait_writable(handle)
-        dtype = _numpy_dtype(DType.of_code(lib.clikart_tensor_dtype(handle)))
-        if dtype.kind == "V":  # NumPy's interface cannot name ml_dtypes' types
+        wait_writable(handle)
+        dtype = numpy_dtype(DType.of_code(lib.clikart_tensor_dtype(handle)))
+        if dtype.isbuiltin != 1:  # NumPy's interface cannot name ml_dtypes' types
             return np.asarray(_HostMemory(handle, f"<u{dtype.itemsize}")).view(dtype)
         return np.asarray(_HostMemory(handle, dtype.str))
 
@@ -252,14 +267,37 @@ class Tensor:
 
         return np.array(self.numpy() if copy is False or copy is None else self._read("__array__"), dtype=dtype, copy=copy)
 
-    def __dlpack__(self, **options: Any) -> Any:
-        options.pop("stream", None)
-        array = self.numpy()
-        if any(stride < 0 for stride in array.strides):
-            array = array.copy()  # some consumers take negative strides for corruption and abort
-        return array.__dlpack__(**options)
+    def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """NumPy's functions see arrays; it would call methods that have the same names."""
+        return function(*_as_arrays(args), **_as_arrays(kwargs))
+
+    def data_ptr(self) -> int:
+        """The address of the first element; waits as :meth:`numpy` does."""
+        self._check_readable("data_ptr")
+        handle = self._handle  # once: a parameter may take another value meanwhile
+        wait_writable(handle)
+        return int(ffi.cast("uintptr_t", check_pointer(lib.clikart_tensor_data(handle))))
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The memory for another library, which calls this in its ``from_dlpack``; waits as :meth:`numpy` does.
+
+        Raises:
+            BufferError: it cannot be handed out in the way that was asked for.
+        """
+        from .dlpack import export
+
+        return export(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
+        if self.device.type != "cpu":
+            raise ClikaRTError(f"__dlpack_device__: the tensor is on device {self.device} and has no memory that others could use")
         return (1, 0)
 
     def item(self) -> bool | int | float:
@@ -277,6 +315,10 @@ class Tensor:
         check(lib.clikart_tensor_copy_to(self._handle, ffi.from_buffer(raw), len(raw)))
         if dtype is bfloat16:
             raw[:0] = b"\0\0"  # the upper half of a float32
+        elif dtype.name not in _CODES:
+            import numpy as np
+
+            return float(np.frombuffer(raw, numpy_dtype(dtype))[0])
         value: bool | int | float = struct.unpack(f"={_CODES.get(dtype.name, 'f')}", raw)[0]
         return value
 
@@ -296,6 +338,16 @@ class Tensor:
     def __int__(self) -> int:
         return int(self.item())
 
+    def __index__(self) -> int:
+        if self.ndim or self.dtype.is_floating_point or self.dtype.name == "bool":
+            raise ClikaRTTypeError(f"index: only a 0-d tensor of integers can be an index, got {self.dtype.name} {list(self.shape)}")
+        return int(self.item())
+
+    def __format__(self, spec: str) -> str:
+        if spec and self.numel() != 1:
+            raise ClikaRTTypeError(f"format: {spec!r} formats one element, got shape {list(self.shape)}")
+        return format(self.item(), spec) if spec else str(self)
+
     def __repr__(self) -> str:
         if scoped:
             apply()
@@ -306,96 +358,44 @@ class Tensor:
             return f"{name}(without storage, shape={list(self.shape)}, dtype={self.dtype.name}, device=meta)"
         if lib.clikart_get_mode() == lib.CLIKART_MODE_TRACING:
             return f"{name}({self.status.lower()}, shape={list(self.shape)}, dtype={self.dtype.name})"
-        import numpy as np
+        from ._show import values_text
 
-        values = np.array2string(self._read("repr"), separator=", ", prefix="Tensor(")
-        return f"{name}({values}, dtype={self.dtype.name})"
+        return f"{name}({values_text(self, name + '(')}, dtype={self.dtype.name})"
 
     def __len__(self) -> int:
         if self.ndim == 0:
             raise ClikaRTTypeError("len: a 0-d tensor has no length")
         return self.shape[0]
 
-    # ---- operators
+    def __iter__(self) -> Iterator[Tensor]:
+        """The tensor's parts along its first dimension, which are views."""
+        if self.ndim == 0:
+            raise ClikaRTTypeError("iter: a 0-d tensor has no parts")
+        return (_ops.select(self, 0, i) for i in range(self.shape[0]))
 
-    if TYPE_CHECKING:  # the operators themselves, see below
+    def __contains__(self, value: object) -> bool:
+        """Whether an element equals the value."""
+        equal: Any = self == value
+        return equal is not False and bool(_ops.sum(equal))
 
-        def __add__(self, other: TensorLike) -> Tensor: ...
-        def __sub__(self, other: TensorLike) -> Tensor: ...
-        def __mul__(self, other: TensorLike) -> Tensor: ...
-        def __truediv__(self, other: TensorLike) -> Tensor: ...
-        def __matmul__(self, other: TensorLike) -> Tensor: ...
+    def __getitem__(self, key: Any) -> Tensor:
+        """``x[key]``, by NumPy's rules: a view, or with masks or arrays of integers a copy.
 
-    def __radd__(self, other: TensorLike) -> Tensor:
-        return _ops.add(other, self)
+        Raises:
+            IndexError: out of range, too many, or nothing that can be an index.
+        """
+        return _indexing.get(self, key)
 
-    def __rsub__(self, other: TensorLike) -> Tensor:
-        return _ops.sub(other, self)
+    def __setitem__(self, key: Any, value: TensorLike | Any) -> None:
+        """Writes a number, a tensor or an array, broadcast and converted, to what ``x[key]`` names.
 
-    def __rmul__(self, other: TensorLike) -> Tensor:
-        return _ops.mul(other, self)
-
-    def __rtruediv__(self, other: TensorLike) -> Tensor:
-        return _ops.div(other, self)
-
-    def __iadd__(self, other: TensorLike) -> Tensor:
-        return _ops.add_(self, other)
-
-    def __isub__(self, other: TensorLike) -> Tensor:
-        return _ops.sub_(self, other)
-
-    def __imul__(self, other: TensorLike) -> Tensor:
-        return _ops.mul_(self, other)
-
-    def __itruediv__(self, other: TensorLike) -> Tensor:
-        return _ops.div_(self, other)
-
-    def __rmatmul__(self, other: TensorLike) -> Tensor:
-        return _ops.matmul(other, self)
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        raise ClikaRTNotImplementedError("==: comparing tensors is not part of this version; compare t.numpy()")
-
-    __hash__ = object.__hash__
-
-    def __neg__(self) -> Tensor:
-        return _ops.mul(self, -1)
+        Raises:
+            IndexError: as above.
+            ValueError: the value's shape does not broadcast.
+        """
+        _indexing.put(self, key, value)
 
     # ---- in place: what was called before still sees the old values
-
-    def add_(self, other: TensorLike) -> Tensor:
-        """See :func:`clika_runtime.add_`."""
-        return _ops.add_(self, other)
-
-    def sub_(self, other: TensorLike) -> Tensor:
-        """See :func:`clika_runtime.sub_`."""
-        return _ops.sub_(self, other)
-
-    def mul_(self, other: TensorLike) -> Tensor:
-        """See :func:`clika_runtime.mul_`."""
-        return _ops.mul_(self, other)
-
-    def div_(self, other: TensorLike) -> Tensor:
-        """See :func:`clika_runtime.div_`."""
-        return _ops.div_(self, other)
-
-    def relu_(self) -> Tensor:
-        """See :func:`clika_runtime.relu_`."""
-        return _ops.relu_(self)
-
-    def exp_(self) -> Tensor:
-        """See :func:`clika_runtime.exp_`."""
-        return _ops.exp_(self)
-
-    def tanh_(self) -> Tensor:
-        """See :func:`clika_runtime.tanh_`."""
-        return _ops.tanh_(self)
-
-    def abs_(self) -> Tensor:
-        """See :func:`clika_runtime.abs_`."""
-        return _ops.abs_(self)
 
     def copy_(self, other: TensorLike) -> Tensor:
         """Copies a tensor or a number, broadcast and converted, over this one."""
@@ -427,17 +427,13 @@ class Tensor:
 
         return normal_(self, mean, std, generator)
 
-    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
-        """See :func:`clika_runtime.reshape`; the sizes one by one or as one sequence."""
-        return _ops.reshape(self, _unpacked(shape))
-
-    def permute(self, *dims: int | Sequence[int]) -> Tensor:
-        """See :func:`clika_runtime.permute`; the dimensions one by one or as one sequence."""
-        return _ops.permute(self, _unpacked(dims))
-
-
-def _unpacked(values: tuple[Any, ...]) -> Any:
-    return values[0] if len(values) == 1 else values
+def _as_arrays(values: Any) -> Any:
+    """Arguments, with arrays in place of tensors."""
+    if isinstance(values, Tensor):
+        return values.numpy()
+    if isinstance(values, dict):
+        return {key: _as_arrays(value) for key, value in values.items()}
+    return type(values)(map(_as_arrays, values)) if type(values) in (list, tuple) else values
 
 
 _new = Tensor.__new__
@@ -477,19 +473,38 @@ def tensor(data: Any, dtype: DType | None = None) -> Tensor:
     if dtype is not None:
         if not isinstance(dtype, DType):
             raise ClikaRTTypeError(f"tensor: expected a dtype such as clika_runtime.float32, got {dtype!r}")
-        array = array.astype(_numpy_dtype(dtype), copy=False)
+        array = array.astype(numpy_dtype(dtype), copy=False)
     elif array.dtype == np.float64 and not isinstance(data, (np.ndarray, np.generic)):
         array = array.astype(np.float32)
-    known = BY_NUMPY_NAME[array.dtype.name]
+    return wrap(handle_of_array(array))
+
+
+def handle_of_array(array: np.ndarray[Any, Any]) -> Any:
+    """A tensor's handle, with a copy of an array whose dtype exists here; NULL after a failure."""
+    import numpy as np
+
     if scoped:
         apply()
+    known = BY_NUMPY_NAME[array.dtype.name]
     array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).reshape(array.shape)
     address = ffi.cast("void*", array.__array_interface__["data"][0])
-    return wrap(lib.clikart_tensor_from_data(address, known.code, array.shape or ffi.NULL, array.ndim))
+    return lib.clikart_tensor_from_data(address, known.code, array.shape or ffi.NULL, array.ndim)
 
 
-from . import ops as _ops  # noqa: E402  (ops needs the class above)
+def _of_bytes(data: bytes, dtype: DType, shape: tuple[int, ...]) -> Tensor:
+    """What was pickled."""
+    return wrap(lib.clikart_tensor_from_data(ffi.from_buffer(data), dtype.code, shape or ffi.NULL, len(shape)))
 
-# Without a method of Python in between, which would take as long as the rest of the way into the library.
-for _name, _operator in (("add", _ops.add), ("sub", _ops.sub), ("mul", _ops.mul), ("truediv", _ops.div), ("matmul", _ops.matmul)):
-    setattr(Tensor, f"__{_name}__", _operator)
+
+# What needs the class above.
+from . import indexing as _indexing  # noqa: E402
+from . import ops as _ops  # noqa: E402
+from ._convert import operator_operand  # noqa: E402
+
+_shorthands.bind(_ops)
+install(Tensor, operator_operand)
+# The functions themselves: a method of Python in between would take as long as the rest of the way into the library.
+for _name in DIRECT:
+    setattr(Methods, _name, getattr(_ops, _name))
+for _name in SPREADING:
+    setattr(Methods, _name, spreading(getattr(_ops, _name)))

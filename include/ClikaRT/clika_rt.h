@@ -4,6 +4,7 @@
 #include <ClikaRT/enums.h>
 #include <ClikaRT/error.h>
 #include <ClikaRT/graph.h>
+#include <ClikaRT/operators.h>
 #include <ClikaRT/ops.h>
 #include <ClikaRT/safetensors.h>
 #include <ClikaRT/scope.h>

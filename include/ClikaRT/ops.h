@@ -225,7 +225,7 @@ inline const Tensor& abs_(const Tensor& x) {
 /// Raises:
 ///     IndexError: a dimension out of range.
 ///     ValueError: a dimension named twice.
-inline Tensor sum(const Operand& x, const std::optional<Shape>& dims = std::nullopt, bool keepdim = false) {
+inline Tensor sum(const Operand& x, const OptionalShape& dims = std::nullopt, bool keepdim = false) {
     return Tensor::adopt(clikart_sum(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, keepdim));
 }
 
@@ -240,7 +240,7 @@ inline Tensor sum(const Operand& x, const std::optional<Shape>& dims = std::null
 ///     IndexError: a dimension out of range.
 ///     ValueError: a dimension named twice.
 ///     TypeError: a tensor that is not floating point.
-inline Tensor mean(const Operand& x, const std::optional<Shape>& dims = std::nullopt, bool keepdim = false) {
+inline Tensor mean(const Operand& x, const OptionalShape& dims = std::nullopt, bool keepdim = false) {
     return Tensor::adopt(clikart_mean(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, keepdim));
 }
 
@@ -254,7 +254,7 @@ inline Tensor mean(const Operand& x, const std::optional<Shape>& dims = std::nul
 /// Raises:
 ///     IndexError: a dimension out of range.
 ///     ValueError: a dimension named twice, or no elements to choose from.
-inline Tensor amax(const Operand& x, const std::optional<Shape>& dims = std::nullopt, bool keepdim = false) {
+inline Tensor amax(const Operand& x, const OptionalShape& dims = std::nullopt, bool keepdim = false) {
     return Tensor::adopt(clikart_amax(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, keepdim));
 }
 
@@ -269,7 +269,7 @@ inline Tensor amax(const Operand& x, const std::optional<Shape>& dims = std::nul
 /// Raises:
 ///     IndexError: a dimension out of range.
 ///     ValueError: a dimension named twice, or no elements to choose from.
-inline Tensor argmax(const Operand& x, const std::optional<Shape>& dims = std::nullopt, bool keepdim = false) {
+inline Tensor argmax(const Operand& x, const OptionalShape& dims = std::nullopt, bool keepdim = false) {
     return Tensor::adopt(clikart_argmax(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, keepdim));
 }
 
@@ -2077,7 +2077,7 @@ inline Tensor transpose(const Operand& x, std::int64_t dim0, std::int64_t dim1) 
 /// Raises:
 ///     IndexError: a dimension out of range.
 ///     ValueError: a dimension named twice.
-inline Tensor squeeze(const Operand& x, const std::optional<Shape>& dims = std::nullopt) {
+inline Tensor squeeze(const Operand& x, const OptionalShape& dims = std::nullopt) {
     return Tensor::adopt(clikart_squeeze(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0));
 }
 
@@ -2270,7 +2270,7 @@ inline Tensor repeat_interleave(const Operand& x, std::int64_t repeats, std::opt
 /// Raises:
 ///     ValueError: lists of different lengths, or more than one shift without dims.
 ///     IndexError: a dimension out of range.
-inline Tensor roll(const Operand& x, const Shape& shifts, const std::optional<Shape>& dims = std::nullopt) {
+inline Tensor roll(const Operand& x, const Shape& shifts, const OptionalShape& dims = std::nullopt) {
     return Tensor::adopt(clikart_roll(x.handle(), shifts.data(), shifts.size(), detail::data_or_null(dims), dims ? dims->size() : 0));
 }
 
@@ -3153,8 +3153,284 @@ inline const Tensor& copy_(const Tensor& to, const Operand& from) {
 
 }  // namespace ops
 
-inline Tensor Tensor::reshape(const Shape& shape) const { return ops::reshape(*this, shape); }
-inline Tensor Tensor::permute(const Shape& dims) const { return ops::permute(*this, dims); }
+namespace detail {
 
+inline const Tensor& TensorMethods::self() const { return static_cast<const Tensor&>(*this); }
+inline Tensor TensorMethods::cast(DataType dtype) const { return ops::cast(self(), dtype); }
+inline Tensor TensorMethods::copy() const { return ops::copy(self()); }
+inline Tensor TensorMethods::add(const Operand& b) const { return ops::add(self(), b); }
+inline const Tensor& TensorMethods::add_(const Operand& b) const { return ops::add_(self(), b); }
+inline Tensor TensorMethods::sub(const Operand& b) const { return ops::sub(self(), b); }
+inline const Tensor& TensorMethods::sub_(const Operand& b) const { return ops::sub_(self(), b); }
+inline Tensor TensorMethods::mul(const Operand& b) const { return ops::mul(self(), b); }
+inline const Tensor& TensorMethods::mul_(const Operand& b) const { return ops::mul_(self(), b); }
+inline Tensor TensorMethods::div(const Operand& b) const { return ops::div(self(), b); }
+inline const Tensor& TensorMethods::div_(const Operand& b) const { return ops::div_(self(), b); }
+inline Tensor TensorMethods::maximum(const Operand& b) const { return ops::maximum(self(), b); }
+inline const Tensor& TensorMethods::maximum_(const Operand& b) const { return ops::maximum_(self(), b); }
+inline Tensor TensorMethods::exp() const { return ops::exp(self()); }
+inline const Tensor& TensorMethods::exp_() const { return ops::exp_(self()); }
+inline Tensor TensorMethods::relu() const { return ops::relu(self()); }
+inline const Tensor& TensorMethods::relu_() const { return ops::relu_(self()); }
+inline Tensor TensorMethods::tanh() const { return ops::tanh(self()); }
+inline const Tensor& TensorMethods::tanh_() const { return ops::tanh_(self()); }
+inline Tensor TensorMethods::abs() const { return ops::abs(self()); }
+inline const Tensor& TensorMethods::abs_() const { return ops::abs_(self()); }
+inline Tensor TensorMethods::sum(const OptionalShape& dims, bool keepdim) const { return ops::sum(self(), dims, keepdim); }
+inline Tensor TensorMethods::mean(const OptionalShape& dims, bool keepdim) const { return ops::mean(self(), dims, keepdim); }
+inline Tensor TensorMethods::amax(const OptionalShape& dims, bool keepdim) const { return ops::amax(self(), dims, keepdim); }
+inline Tensor TensorMethods::argmax(const OptionalShape& dims, bool keepdim) const { return ops::argmax(self(), dims, keepdim); }
+inline Tensor TensorMethods::softmax(std::int64_t dim) const { return ops::softmax(self(), dim); }
+inline Tensor TensorMethods::reshape(const Shape& shape) const { return ops::reshape(self(), shape); }
+inline Tensor TensorMethods::permute(const Shape& dims) const { return ops::permute(self(), dims); }
+inline Tensor TensorMethods::slice(std::int64_t dim, std::optional<std::int64_t> start, std::optional<std::int64_t> end, std::int64_t step) const { return ops::slice(self(), dim, start, end, step); }
+inline Tensor TensorMethods::select(std::int64_t dim, std::int64_t index) const { return ops::select(self(), dim, index); }
+inline Tensor TensorMethods::matmul(const Operand& b) const { return ops::matmul(self(), b); }
+inline Tensor TensorMethods::nonzero() const { return ops::nonzero(self()); }
+inline Tensor TensorMethods::exp2() const { return ops::exp2(self()); }
+inline const Tensor& TensorMethods::exp2_() const { return ops::exp2_(self()); }
+inline Tensor TensorMethods::expm1() const { return ops::expm1(self()); }
+inline const Tensor& TensorMethods::expm1_() const { return ops::expm1_(self()); }
+inline Tensor TensorMethods::log() const { return ops::log(self()); }
+inline const Tensor& TensorMethods::log_() const { return ops::log_(self()); }
+inline Tensor TensorMethods::log2() const { return ops::log2(self()); }
+inline const Tensor& TensorMethods::log2_() const { return ops::log2_(self()); }
+inline Tensor TensorMethods::log10() const { return ops::log10(self()); }
+inline const Tensor& TensorMethods::log10_() const { return ops::log10_(self()); }
+inline Tensor TensorMethods::log1p() const { return ops::log1p(self()); }
+inline const Tensor& TensorMethods::log1p_() const { return ops::log1p_(self()); }
+inline Tensor TensorMethods::sin() const { return ops::sin(self()); }
+inline const Tensor& TensorMethods::sin_() const { return ops::sin_(self()); }
+inline Tensor TensorMethods::cos() const { return ops::cos(self()); }
+inline const Tensor& TensorMethods::cos_() const { return ops::cos_(self()); }
+inline Tensor TensorMethods::tan() const { return ops::tan(self()); }
+inline const Tensor& TensorMethods::tan_() const { return ops::tan_(self()); }
+inline Tensor TensorMethods::asin() const { return ops::asin(self()); }
+inline const Tensor& TensorMethods::asin_() const { return ops::asin_(self()); }
+inline Tensor TensorMethods::acos() const { return ops::acos(self()); }
+inline const Tensor& TensorMethods::acos_() const { return ops::acos_(self()); }
+inline Tensor TensorMethods::atan() const { return ops::atan(self()); }
+inline const Tensor& TensorMethods::atan_() const { return ops::atan_(self()); }
+inline Tensor TensorMethods::sinh() const { return ops::sinh(self()); }
+inline const Tensor& TensorMethods::sinh_() const { return ops::sinh_(self()); }
+inline Tensor TensorMethods::cosh() const { return ops::cosh(self()); }
+inline const Tensor& TensorMethods::cosh_() const { return ops::cosh_(self()); }
+inline Tensor TensorMethods::asinh() const { return ops::asinh(self()); }
+inline const Tensor& TensorMethods::asinh_() const { return ops::asinh_(self()); }
+inline Tensor TensorMethods::acosh() const { return ops::acosh(self()); }
+inline const Tensor& TensorMethods::acosh_() const { return ops::acosh_(self()); }
+inline Tensor TensorMethods::atanh() const { return ops::atanh(self()); }
+inline const Tensor& TensorMethods::atanh_() const { return ops::atanh_(self()); }
+inline Tensor TensorMethods::erf() const { return ops::erf(self()); }
+inline const Tensor& TensorMethods::erf_() const { return ops::erf_(self()); }
+inline Tensor TensorMethods::erfc() const { return ops::erfc(self()); }
+inline const Tensor& TensorMethods::erfc_() const { return ops::erfc_(self()); }
+inline Tensor TensorMethods::erfinv() const { return ops::erfinv(self()); }
+inline const Tensor& TensorMethods::erfinv_() const { return ops::erfinv_(self()); }
+inline Tensor TensorMethods::lgamma() const { return ops::lgamma(self()); }
+inline const Tensor& TensorMethods::lgamma_() const { return ops::lgamma_(self()); }
+inline Tensor TensorMethods::sqrt() const { return ops::sqrt(self()); }
+inline const Tensor& TensorMethods::sqrt_() const { return ops::sqrt_(self()); }
+inline Tensor TensorMethods::rsqrt() const { return ops::rsqrt(self()); }
+inline const Tensor& TensorMethods::rsqrt_() const { return ops::rsqrt_(self()); }
+inline Tensor TensorMethods::reciprocal() const { return ops::reciprocal(self()); }
+inline const Tensor& TensorMethods::reciprocal_() const { return ops::reciprocal_(self()); }
+inline Tensor TensorMethods::sigmoid() const { return ops::sigmoid(self()); }
+inline const Tensor& TensorMethods::sigmoid_() const { return ops::sigmoid_(self()); }
+inline Tensor TensorMethods::neg() const { return ops::neg(self()); }
+inline const Tensor& TensorMethods::neg_() const { return ops::neg_(self()); }
+inline Tensor TensorMethods::sign() const { return ops::sign(self()); }
+inline const Tensor& TensorMethods::sign_() const { return ops::sign_(self()); }
+inline Tensor TensorMethods::square() const { return ops::square(self()); }
+inline const Tensor& TensorMethods::square_() const { return ops::square_(self()); }
+inline Tensor TensorMethods::floor() const { return ops::floor(self()); }
+inline const Tensor& TensorMethods::floor_() const { return ops::floor_(self()); }
+inline Tensor TensorMethods::ceil() const { return ops::ceil(self()); }
+inline const Tensor& TensorMethods::ceil_() const { return ops::ceil_(self()); }
+inline Tensor TensorMethods::round() const { return ops::round(self()); }
+inline const Tensor& TensorMethods::round_() const { return ops::round_(self()); }
+inline Tensor TensorMethods::trunc() const { return ops::trunc(self()); }
+inline const Tensor& TensorMethods::trunc_() const { return ops::trunc_(self()); }
+inline Tensor TensorMethods::frac() const { return ops::frac(self()); }
+inline const Tensor& TensorMethods::frac_() const { return ops::frac_(self()); }
+inline Tensor TensorMethods::nan_to_num(double nan, std::optional<double> posinf, std::optional<double> neginf) const { return ops::nan_to_num(self(), nan, posinf, neginf); }
+inline const Tensor& TensorMethods::nan_to_num_(double nan, std::optional<double> posinf, std::optional<double> neginf) const { return ops::nan_to_num_(self(), nan, posinf, neginf); }
+inline Tensor TensorMethods::bitwise_not() const { return ops::bitwise_not(self()); }
+inline const Tensor& TensorMethods::bitwise_not_() const { return ops::bitwise_not_(self()); }
+inline Tensor TensorMethods::logical_not() const { return ops::logical_not(self()); }
+inline Tensor TensorMethods::isnan() const { return ops::isnan(self()); }
+inline Tensor TensorMethods::isinf() const { return ops::isinf(self()); }
+inline Tensor TensorMethods::isfinite() const { return ops::isfinite(self()); }
+inline Tensor TensorMethods::isposinf() const { return ops::isposinf(self()); }
+inline Tensor TensorMethods::isneginf() const { return ops::isneginf(self()); }
+inline Tensor TensorMethods::signbit() const { return ops::signbit(self()); }
+inline Tensor TensorMethods::relu6() const { return ops::relu6(self()); }
+inline const Tensor& TensorMethods::relu6_() const { return ops::relu6_(self()); }
+inline Tensor TensorMethods::hardtanh(double min_val, double max_val) const { return ops::hardtanh(self(), min_val, max_val); }
+inline const Tensor& TensorMethods::hardtanh_(double min_val, double max_val) const { return ops::hardtanh_(self(), min_val, max_val); }
+inline Tensor TensorMethods::hardsigmoid() const { return ops::hardsigmoid(self()); }
+inline const Tensor& TensorMethods::hardsigmoid_() const { return ops::hardsigmoid_(self()); }
+inline Tensor TensorMethods::hardswish() const { return ops::hardswish(self()); }
+inline const Tensor& TensorMethods::hardswish_() const { return ops::hardswish_(self()); }
+inline Tensor TensorMethods::leaky_relu(double negative_slope) const { return ops::leaky_relu(self(), negative_slope); }
+inline const Tensor& TensorMethods::leaky_relu_(double negative_slope) const { return ops::leaky_relu_(self(), negative_slope); }
+inline Tensor TensorMethods::elu(double alpha) const { return ops::elu(self(), alpha); }
+inline const Tensor& TensorMethods::elu_(double alpha) const { return ops::elu_(self(), alpha); }
+inline Tensor TensorMethods::celu(double alpha) const { return ops::celu(self(), alpha); }
+inline const Tensor& TensorMethods::celu_(double alpha) const { return ops::celu_(self(), alpha); }
+inline Tensor TensorMethods::selu() const { return ops::selu(self()); }
+inline const Tensor& TensorMethods::selu_() const { return ops::selu_(self()); }
+inline Tensor TensorMethods::gelu(GeluForm approximate) const { return ops::gelu(self(), approximate); }
+inline const Tensor& TensorMethods::gelu_(GeluForm approximate) const { return ops::gelu_(self(), approximate); }
+inline Tensor TensorMethods::silu() const { return ops::silu(self()); }
+inline const Tensor& TensorMethods::silu_() const { return ops::silu_(self()); }
+inline Tensor TensorMethods::softplus(double beta, double threshold) const { return ops::softplus(self(), beta, threshold); }
+inline const Tensor& TensorMethods::softplus_(double beta, double threshold) const { return ops::softplus_(self(), beta, threshold); }
+inline Tensor TensorMethods::logsigmoid() const { return ops::logsigmoid(self()); }
+inline const Tensor& TensorMethods::logsigmoid_() const { return ops::logsigmoid_(self()); }
+inline Tensor TensorMethods::mish() const { return ops::mish(self()); }
+inline const Tensor& TensorMethods::mish_() const { return ops::mish_(self()); }
+inline Tensor TensorMethods::softsign() const { return ops::softsign(self()); }
+inline const Tensor& TensorMethods::softsign_() const { return ops::softsign_(self()); }
+inline Tensor TensorMethods::tanhshrink() const { return ops::tanhshrink(self()); }
+inline const Tensor& TensorMethods::tanhshrink_() const { return ops::tanhshrink_(self()); }
+inline Tensor TensorMethods::hardshrink(double lambd) const { return ops::hardshrink(self(), lambd); }
+inline const Tensor& TensorMethods::hardshrink_(double lambd) const { return ops::hardshrink_(self(), lambd); }
+inline Tensor TensorMethods::softshrink(double lambd) const { return ops::softshrink(self(), lambd); }
+inline const Tensor& TensorMethods::softshrink_(double lambd) const { return ops::softshrink_(self(), lambd); }
+inline Tensor TensorMethods::threshold(double threshold, double value) const { return ops::threshold(self(), threshold, value); }
+inline const Tensor& TensorMethods::threshold_(double threshold, double value) const { return ops::threshold_(self(), threshold, value); }
+inline Tensor TensorMethods::minimum(const Operand& b) const { return ops::minimum(self(), b); }
+inline const Tensor& TensorMethods::minimum_(const Operand& b) const { return ops::minimum_(self(), b); }
+inline Tensor TensorMethods::fmax(const Operand& b) const { return ops::fmax(self(), b); }
+inline const Tensor& TensorMethods::fmax_(const Operand& b) const { return ops::fmax_(self(), b); }
+inline Tensor TensorMethods::fmin(const Operand& b) const { return ops::fmin(self(), b); }
+inline const Tensor& TensorMethods::fmin_(const Operand& b) const { return ops::fmin_(self(), b); }
+inline Tensor TensorMethods::floor_divide(const Operand& b) const { return ops::floor_divide(self(), b); }
+inline const Tensor& TensorMethods::floor_divide_(const Operand& b) const { return ops::floor_divide_(self(), b); }
+inline Tensor TensorMethods::trunc_divide(const Operand& b) const { return ops::trunc_divide(self(), b); }
+inline const Tensor& TensorMethods::trunc_divide_(const Operand& b) const { return ops::trunc_divide_(self(), b); }
+inline Tensor TensorMethods::remainder(const Operand& b) const { return ops::remainder(self(), b); }
+inline const Tensor& TensorMethods::remainder_(const Operand& b) const { return ops::remainder_(self(), b); }
+inline Tensor TensorMethods::fmod(const Operand& b) const { return ops::fmod(self(), b); }
+inline const Tensor& TensorMethods::fmod_(const Operand& b) const { return ops::fmod_(self(), b); }
+inline Tensor TensorMethods::pow(const Operand& b) const { return ops::pow(self(), b); }
+inline const Tensor& TensorMethods::pow_(const Operand& b) const { return ops::pow_(self(), b); }
+inline Tensor TensorMethods::atan2(const Operand& b) const { return ops::atan2(self(), b); }
+inline const Tensor& TensorMethods::atan2_(const Operand& b) const { return ops::atan2_(self(), b); }
+inline Tensor TensorMethods::hypot(const Operand& b) const { return ops::hypot(self(), b); }
+inline const Tensor& TensorMethods::hypot_(const Operand& b) const { return ops::hypot_(self(), b); }
+inline Tensor TensorMethods::copysign(const Operand& b) const { return ops::copysign(self(), b); }
+inline const Tensor& TensorMethods::copysign_(const Operand& b) const { return ops::copysign_(self(), b); }
+inline Tensor TensorMethods::logaddexp(const Operand& b) const { return ops::logaddexp(self(), b); }
+inline const Tensor& TensorMethods::logaddexp_(const Operand& b) const { return ops::logaddexp_(self(), b); }
+inline Tensor TensorMethods::bitwise_and(const Operand& b) const { return ops::bitwise_and(self(), b); }
+inline const Tensor& TensorMethods::bitwise_and_(const Operand& b) const { return ops::bitwise_and_(self(), b); }
+inline Tensor TensorMethods::bitwise_or(const Operand& b) const { return ops::bitwise_or(self(), b); }
+inline const Tensor& TensorMethods::bitwise_or_(const Operand& b) const { return ops::bitwise_or_(self(), b); }
+inline Tensor TensorMethods::bitwise_xor(const Operand& b) const { return ops::bitwise_xor(self(), b); }
+inline const Tensor& TensorMethods::bitwise_xor_(const Operand& b) const { return ops::bitwise_xor_(self(), b); }
+inline Tensor TensorMethods::left_shift(const Operand& b) const { return ops::left_shift(self(), b); }
+inline const Tensor& TensorMethods::left_shift_(const Operand& b) const { return ops::left_shift_(self(), b); }
+inline Tensor TensorMethods::right_shift(const Operand& b) const { return ops::right_shift(self(), b); }
+inline const Tensor& TensorMethods::right_shift_(const Operand& b) const { return ops::right_shift_(self(), b); }
+inline Tensor TensorMethods::lerp(const Operand& b, const Operand& weight) const { return ops::lerp(self(), b, weight); }
+inline const Tensor& TensorMethods::lerp_(const Operand& b, const Operand& weight) const { return ops::lerp_(self(), b, weight); }
+inline Tensor TensorMethods::eq(const Operand& b) const { return ops::eq(self(), b); }
+inline Tensor TensorMethods::ne(const Operand& b) const { return ops::ne(self(), b); }
+inline Tensor TensorMethods::lt(const Operand& b) const { return ops::lt(self(), b); }
+inline Tensor TensorMethods::le(const Operand& b) const { return ops::le(self(), b); }
+inline Tensor TensorMethods::gt(const Operand& b) const { return ops::gt(self(), b); }
+inline Tensor TensorMethods::ge(const Operand& b) const { return ops::ge(self(), b); }
+inline Tensor TensorMethods::logical_and(const Operand& b) const { return ops::logical_and(self(), b); }
+inline Tensor TensorMethods::logical_or(const Operand& b) const { return ops::logical_or(self(), b); }
+inline Tensor TensorMethods::logical_xor(const Operand& b) const { return ops::logical_xor(self(), b); }
+inline Tensor TensorMethods::where(const Operand& a, const Operand& b) const { return ops::where(self(), a, b); }
+inline ops::SortResult TensorMethods::sort(std::int64_t dim, bool descending) const { return ops::sort(self(), dim, descending); }
+inline Tensor TensorMethods::argsort(std::int64_t dim, bool descending) const { return ops::argsort(self(), dim, descending); }
+inline ops::TopkResult TensorMethods::topk(std::int64_t k, std::int64_t dim, bool largest, bool sorted) const { return ops::topk(self(), k, dim, largest, sorted); }
+inline ops::KthvalueResult TensorMethods::kthvalue(std::int64_t k, std::int64_t dim, bool keepdim) const { return ops::kthvalue(self(), k, dim, keepdim); }
+inline Tensor TensorMethods::unique() const { return ops::unique(self()); }
+inline Tensor TensorMethods::searchsorted(const Operand& values, bool right) const { return ops::searchsorted(self(), values, right); }
+inline Tensor TensorMethods::bincount(const std::optional<Operand>& weights, std::int64_t minlength) const { return ops::bincount(self(), weights, minlength); }
+inline Tensor TensorMethods::gather(std::int64_t dim, const Operand& index) const { return ops::gather(self(), dim, index); }
+inline Tensor TensorMethods::scatter(std::int64_t dim, const Operand& index, const Operand& src, ScatterReduce reduce, bool include_self) const { return ops::scatter(self(), dim, index, src, reduce, include_self); }
+inline Tensor TensorMethods::take(const Operand& index) const { return ops::take(self(), index); }
+inline Tensor TensorMethods::index_select(std::int64_t dim, const Operand& index) const { return ops::index_select(self(), dim, index); }
+inline Tensor TensorMethods::index(const std::vector<Tensor>& indices, const Shape& dims) const { return ops::index(self(), indices, dims); }
+inline Tensor TensorMethods::index_put(const Operand& values, const std::vector<Tensor>& indices, const Shape& dims, bool accumulate) const { return ops::index_put(self(), values, indices, dims, accumulate); }
+inline const Tensor& TensorMethods::index_put_(const Operand& values, const std::vector<Tensor>& indices, const Shape& dims, bool accumulate) const { return ops::index_put_(self(), values, indices, dims, accumulate); }
+inline Tensor TensorMethods::masked_select(const Operand& mask) const { return ops::masked_select(self(), mask); }
+inline Tensor TensorMethods::masked_fill(const Operand& mask, const Operand& value) const { return ops::masked_fill(self(), mask, value); }
+inline const Tensor& TensorMethods::masked_fill_(const Operand& mask, const Operand& value) const { return ops::masked_fill_(self(), mask, value); }
+inline Tensor TensorMethods::masked_scatter(const Operand& mask, const Operand& source) const { return ops::masked_scatter(self(), mask, source); }
+inline Tensor TensorMethods::embedding(const Operand& weight) const { return ops::embedding(self(), weight); }
+inline Tensor TensorMethods::expand(const Shape& shape) const { return ops::expand(self(), shape); }
+inline Tensor TensorMethods::broadcast_to(const Shape& shape) const { return ops::broadcast_to(self(), shape); }
+inline Tensor TensorMethods::transpose(std::int64_t dim0, std::int64_t dim1) const { return ops::transpose(self(), dim0, dim1); }
+inline Tensor TensorMethods::squeeze(const OptionalShape& dims) const { return ops::squeeze(self(), dims); }
+inline Tensor TensorMethods::unsqueeze(std::int64_t dim) const { return ops::unsqueeze(self(), dim); }
+inline Tensor TensorMethods::flatten(std::int64_t start_dim, std::int64_t end_dim) const { return ops::flatten(self(), start_dim, end_dim); }
+inline Tensor TensorMethods::unflatten(std::int64_t dim, const Shape& sizes) const { return ops::unflatten(self(), dim, sizes); }
+inline Tensor TensorMethods::movedim(const Shape& source, const Shape& destination) const { return ops::movedim(self(), source, destination); }
+inline Tensor TensorMethods::diagonal(std::int64_t offset, std::int64_t dim1, std::int64_t dim2) const { return ops::diagonal(self(), offset, dim1, dim2); }
+inline Tensor TensorMethods::unfold(std::int64_t dim, std::int64_t size, std::int64_t step) const { return ops::unfold(self(), dim, size, step); }
+inline Tensor TensorMethods::narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const { return ops::narrow(self(), dim, start, length); }
+inline Tensor TensorMethods::view_dtype(DataType dtype) const { return ops::view_dtype(self(), dtype); }
+inline Tensor TensorMethods::as_strided(const Shape& shape, const Shape& strides, std::optional<std::int64_t> offset) const { return ops::as_strided(self(), shape, strides, offset); }
+inline Tensor TensorMethods::repeat(const Shape& repeats) const { return ops::repeat(self(), repeats); }
+inline Tensor TensorMethods::tile(const Shape& dims) const { return ops::tile(self(), dims); }
+inline Tensor TensorMethods::repeat_interleave(std::int64_t repeats, std::optional<std::int64_t> dim) const { return ops::repeat_interleave(self(), repeats, dim); }
+inline Tensor TensorMethods::roll(const Shape& shifts, const OptionalShape& dims) const { return ops::roll(self(), shifts, dims); }
+inline Tensor TensorMethods::flip(const Shape& dims) const { return ops::flip(self(), dims); }
+inline Tensor TensorMethods::pad(const Shape& padding, PadMode mode, double value) const { return ops::pad(self(), padding, mode, value); }
+inline Tensor TensorMethods::diag_embed(std::int64_t offset, std::int64_t dim1, std::int64_t dim2) const { return ops::diag_embed(self(), offset, dim1, dim2); }
+inline Tensor TensorMethods::diag(std::int64_t diagonal) const { return ops::diag(self(), diagonal); }
+inline Tensor TensorMethods::one_hot(std::int64_t num_classes) const { return ops::one_hot(self(), num_classes); }
+inline Tensor TensorMethods::pixel_shuffle(std::int64_t upscale_factor) const { return ops::pixel_shuffle(self(), upscale_factor); }
+inline Tensor TensorMethods::pixel_unshuffle(std::int64_t downscale_factor) const { return ops::pixel_unshuffle(self(), downscale_factor); }
+inline Tensor TensorMethods::clamp(const std::optional<Operand>& min, const std::optional<Operand>& max) const { return ops::clamp(self(), min, max); }
+inline const Tensor& TensorMethods::clamp_(const std::optional<Operand>& min, const std::optional<Operand>& max) const { return ops::clamp_(self(), min, max); }
+inline Tensor TensorMethods::addcmul(const Operand& a, const Operand& b, double value) const { return ops::addcmul(self(), a, b, value); }
+inline const Tensor& TensorMethods::addcmul_(const Operand& a, const Operand& b, double value) const { return ops::addcmul_(self(), a, b, value); }
+inline Tensor TensorMethods::addcdiv(const Operand& a, const Operand& b, double value) const { return ops::addcdiv(self(), a, b, value); }
+inline const Tensor& TensorMethods::addcdiv_(const Operand& a, const Operand& b, double value) const { return ops::addcdiv_(self(), a, b, value); }
+inline Tensor TensorMethods::prelu(const Operand& weight) const { return ops::prelu(self(), weight); }
+inline const Tensor& TensorMethods::prelu_(const Operand& weight) const { return ops::prelu_(self(), weight); }
+inline Tensor TensorMethods::glu(std::int64_t dim) const { return ops::glu(self(), dim); }
+inline Tensor TensorMethods::isclose(const Operand& b, double rtol, double atol, bool equal_nan) const { return ops::isclose(self(), b, rtol, atol, equal_nan); }
+inline Tensor TensorMethods::conv1d(const Operand& weight, const std::optional<Operand>& bias, const Shape& stride, const Shape& padding, const Shape& dilation, std::int64_t groups) const { return ops::conv1d(self(), weight, bias, stride, padding, dilation, groups); }
+inline Tensor TensorMethods::conv2d(const Operand& weight, const std::optional<Operand>& bias, const Shape& stride, const Shape& padding, const Shape& dilation, std::int64_t groups) const { return ops::conv2d(self(), weight, bias, stride, padding, dilation, groups); }
+inline Tensor TensorMethods::conv3d(const Operand& weight, const std::optional<Operand>& bias, const Shape& stride, const Shape& padding, const Shape& dilation, std::int64_t groups) const { return ops::conv3d(self(), weight, bias, stride, padding, dilation, groups); }
+inline Tensor TensorMethods::conv_transpose1d(const Operand& weight, const std::optional<Operand>& bias, const Shape& stride, const Shape& padding, const Shape& output_padding, std::int64_t groups, const Shape& dilation) const { return ops::conv_transpose1d(self(), weight, bias, stride, padding, output_padding, groups, dilation); }
+inline Tensor TensorMethods::conv_transpose2d(const Operand& weight, const std::optional<Operand>& bias, const Shape& stride, const Shape& padding, const Shape& output_padding, std::int64_t groups, const Shape& dilation) const { return ops::conv_transpose2d(self(), weight, bias, stride, padding, output_padding, groups, dilation); }
+inline Tensor TensorMethods::conv_transpose3d(const Operand& weight, const std::optional<Operand>& bias, const Shape& stride, const Shape& padding, const Shape& output_padding, std::int64_t groups, const Shape& dilation) const { return ops::conv_transpose3d(self(), weight, bias, stride, padding, output_padding, groups, dilation); }
+inline Tensor TensorMethods::max_pool1d(const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil_mode) const { return ops::max_pool1d(self(), kernel_size, stride, padding, dilation, ceil_mode); }
+inline Tensor TensorMethods::max_pool2d(const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil_mode) const { return ops::max_pool2d(self(), kernel_size, stride, padding, dilation, ceil_mode); }
+inline Tensor TensorMethods::max_pool3d(const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil_mode) const { return ops::max_pool3d(self(), kernel_size, stride, padding, dilation, ceil_mode); }
+inline ops::MaxPool1dWithIndicesResult TensorMethods::max_pool1d_with_indices(const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil_mode) const { return ops::max_pool1d_with_indices(self(), kernel_size, stride, padding, dilation, ceil_mode); }
+inline ops::MaxPool2dWithIndicesResult TensorMethods::max_pool2d_with_indices(const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil_mode) const { return ops::max_pool2d_with_indices(self(), kernel_size, stride, padding, dilation, ceil_mode); }
+inline ops::MaxPool3dWithIndicesResult TensorMethods::max_pool3d_with_indices(const Shape& kernel_size, const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil_mode) const { return ops::max_pool3d_with_indices(self(), kernel_size, stride, padding, dilation, ceil_mode); }
+inline Tensor TensorMethods::avg_pool1d(const Shape& kernel_size, const Shape& stride, const Shape& padding, bool ceil_mode, bool count_include_pad, std::optional<std::int64_t> divisor_override) const { return ops::avg_pool1d(self(), kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override); }
+inline Tensor TensorMethods::avg_pool2d(const Shape& kernel_size, const Shape& stride, const Shape& padding, bool ceil_mode, bool count_include_pad, std::optional<std::int64_t> divisor_override) const { return ops::avg_pool2d(self(), kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override); }
+inline Tensor TensorMethods::avg_pool3d(const Shape& kernel_size, const Shape& stride, const Shape& padding, bool ceil_mode, bool count_include_pad, std::optional<std::int64_t> divisor_override) const { return ops::avg_pool3d(self(), kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override); }
+inline Tensor TensorMethods::adaptive_avg_pool1d(const Shape& output_size) const { return ops::adaptive_avg_pool1d(self(), output_size); }
+inline Tensor TensorMethods::adaptive_avg_pool2d(const Shape& output_size) const { return ops::adaptive_avg_pool2d(self(), output_size); }
+inline Tensor TensorMethods::adaptive_avg_pool3d(const Shape& output_size) const { return ops::adaptive_avg_pool3d(self(), output_size); }
+inline Tensor TensorMethods::adaptive_max_pool1d(const Shape& output_size) const { return ops::adaptive_max_pool1d(self(), output_size); }
+inline Tensor TensorMethods::adaptive_max_pool2d(const Shape& output_size) const { return ops::adaptive_max_pool2d(self(), output_size); }
+inline Tensor TensorMethods::adaptive_max_pool3d(const Shape& output_size) const { return ops::adaptive_max_pool3d(self(), output_size); }
+inline Tensor TensorMethods::layer_norm(const Shape& normalized_shape, const std::optional<Operand>& weight, const std::optional<Operand>& bias, double eps) const { return ops::layer_norm(self(), normalized_shape, weight, bias, eps); }
+inline Tensor TensorMethods::rms_norm(const Shape& normalized_shape, const std::optional<Operand>& weight, std::optional<double> eps) const { return ops::rms_norm(self(), normalized_shape, weight, eps); }
+inline Tensor TensorMethods::group_norm(std::int64_t num_groups, const std::optional<Operand>& weight, const std::optional<Operand>& bias, double eps) const { return ops::group_norm(self(), num_groups, weight, bias, eps); }
+inline Tensor TensorMethods::instance_norm(const std::optional<Operand>& weight, const std::optional<Operand>& bias, double eps) const { return ops::instance_norm(self(), weight, bias, eps); }
+inline Tensor TensorMethods::batch_norm(const Operand& running_mean, const Operand& running_var, const std::optional<Operand>& weight, const std::optional<Operand>& bias, double eps) const { return ops::batch_norm(self(), running_mean, running_var, weight, bias, eps); }
+inline Tensor TensorMethods::scaled_dot_product_attention(const Operand& key, const Operand& value, const std::optional<Operand>& attn_mask, bool is_causal, std::optional<double> scale, bool enable_gqa) const { return ops::scaled_dot_product_attention(self(), key, value, attn_mask, is_causal, scale, enable_gqa); }
+inline Tensor TensorMethods::rotary_embedding(const Operand& cos, const Operand& sin, bool interleaved) const { return ops::rotary_embedding(self(), cos, sin, interleaved); }
+inline Tensor TensorMethods::bernoulli(const Generator& generator) const { return ops::bernoulli(self(), generator); }
+inline Tensor TensorMethods::dropout(double p, bool training, const Generator& generator) const { return ops::dropout(self(), p, training, generator); }
+inline Tensor TensorMethods::multinomial(std::int64_t num_samples, bool replacement, const Generator& generator) const { return ops::multinomial(self(), num_samples, replacement, generator); }
+
+}  // namespace detail
 }  // namespace v1
 }  // namespace ClikaRT

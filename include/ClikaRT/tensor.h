@@ -17,12 +17,12 @@
 
 #include <ClikaRT/enums.h>
 #include <ClikaRT/error.h>
+#include <ClikaRT/operand.h>
 #include <ClikaRT/stream.h>
+#include <ClikaRT/tensor_methods.h>
 
 namespace ClikaRT {
 inline namespace v1 {
-
-using Shape = std::vector<std::int64_t>;
 
 namespace detail {
 
@@ -45,7 +45,8 @@ constexpr DataType data_type() {
 
 /// Copies share one value.  A default-constructed tensor holds none and may only be assigned to.
 /// Metadata never waits; what reads values does, and throws when the operator that makes them failed.
-class Tensor {
+/// The operators are methods too: x.relu() is ops::relu(x).
+class Tensor : public detail::TensorMethods {
 public:
     Tensor() noexcept = default;
     /// Takes over a handle of the C ABI; throws the thread's error for NULL.
@@ -157,13 +158,14 @@ public:
     /// "Tensor(shape=[2, 3], dtype=Float32, device=CPU, numel=6, data=[...])" with at most six values, each with four significant digits.
     std::string to_string() const;
 
-    inline Tensor reshape(const Shape& shape) const;
-    inline Tensor permute(const Shape& dims) const;
+    /// The part at one place of the first dimension, which counts from the end when negative: a view.
+    inline Tensor operator[](std::int64_t index) const;
 
     clikart_tensor* handle() const noexcept { return shared_.get(); }
 
 private:
-    using Handle = detail::Shared<clikart_tensor, clikart_tensor_retain, clikart_tensor_release>;
+    friend class Operand;
+    using Handle = detail::TensorHandle;
     template <class T>
     using Stored = std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>;  // std::vector<bool> has no memory to fill
 
@@ -227,28 +229,7 @@ inline std::string Tensor::to_string() const {
            ", data=[" + values + "])";
 }
 
-/// What an operator takes for a tensor: one, or a number that gives way to tensors in type promotion.
-class Operand {
-public:
-    Operand(const Tensor& tensor) : tensor_(tensor) {}
-    template <class T>
-        requires std::is_arithmetic_v<T>
-    Operand(T value) : tensor_(Tensor::adopt(make(value))) {}
-    clikart_tensor* handle() const noexcept { return tensor_.handle(); }
-
-private:
-    template <class T>
-    static clikart_tensor* make(T value) {
-        if constexpr (std::is_same_v<T, bool>) {
-            return clikart_scalar_bool(value);
-        } else if constexpr (std::is_integral_v<T>) {
-            return clikart_scalar_int(static_cast<std::int64_t>(value));
-        } else {
-            return clikart_scalar_float(static_cast<double>(value));
-        }
-    }
-    Tensor tensor_;
-};
+inline Operand::Operand(const Tensor& tensor) : shared_(tensor.shared_) {}
 
 namespace detail {
 

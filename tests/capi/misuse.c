@@ -49,7 +49,7 @@ static clikart_tensor* ones(int64_t n, int64_t m, clikart_dtype dtype) {
 
 static void null_arguments(void) {
     clikart_tensor* x = ones(2, 3, CLIKART_FLOAT32);
-    const int64_t shape[] = {2};
+    const int64_t shape[] = {2}, box[] = {1, 2};
     REFUSED(clikart_add(NULL, x), CLIKART_ERROR_TYPE, "add: a is NULL");
     REFUSED(clikart_add(x, NULL), CLIKART_ERROR_TYPE, "add: b is NULL");
     REFUSED(clikart_concat(NULL, 2, 0), CLIKART_ERROR_TYPE, "concat");
@@ -60,6 +60,11 @@ static void null_arguments(void) {
     REFUSED(clikart_tensor_stream(NULL), CLIKART_ERROR_TYPE, "NULL");
     REFUSED_STATUS(clikart_tensor_wait(NULL, 0), CLIKART_ERROR_TYPE, "NULL");
     REFUSED_STATUS(clikart_tensor_copy_to(x, NULL, 24), CLIKART_ERROR_TYPE, "data is NULL");
+    REFUSED_STATUS(clikart_tensor_copy_box_to(x, NULL, box, NULL, 8), CLIKART_ERROR_TYPE, "copy_box_to");
+    REFUSED(clikart_tensor_to_dlpack(NULL, true, false), CLIKART_ERROR_TYPE, "NULL");
+    REFUSED(clikart_tensor_from_dlpack(NULL, true, 0), CLIKART_ERROR_TYPE, "NULL");
+    CHECK(!clikart_tensor_shares_storage(NULL, x) && clikart_tensor_shares_storage(x, x));
+    clikart_dlpack_delete(NULL, true);
     REFUSED_STATUS(clikart_stream_synchronize(NULL), CLIKART_ERROR_TYPE, "NULL");
     REFUSED_STATUS(clikart_stream_is_idle(NULL), CLIKART_ERROR_TYPE, "NULL");
     REFUSED_STATUS(clikart_is_available(NULL), CLIKART_ERROR_TYPE, "NULL");

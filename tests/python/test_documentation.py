@@ -1,6 +1,7 @@
 """What the documentation shows runs: README code blocks, examples, docstrings."""
 
 import doctest
+import importlib
 import logging
 import re
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import clika_runtime as crt
-from clika_runtime import log, ops
+from clika_runtime import ops
 from conftest import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -40,6 +41,27 @@ def test_python_in_the_readme():
     code = block("python")
     shown = [line.split("# ", 1)[1] for line in code.splitlines() if line.startswith("print")]
     assert output(sys.executable, "-c", code).splitlines() == shown
+
+
+def said(code: str) -> list[str]:
+    """What the comments say is printed: behind a line with print, and on lines of their own below it."""
+    lines, printing = [], False
+    for line in code.splitlines():
+        code_part, mark, text = line.rpartition("  # ") if "print(" in line else line.partition("# ")
+        printing = "print(" in line or (printing and mark != "" and not code_part.strip())
+        if printing and mark:
+            lines.append(text.strip())
+    return lines
+
+
+def test_the_guide_to_python(tmp_path):
+    page = (ROOT / "docs/python.md").read_text()
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.M | re.S))
+    program = tmp_path / "guide.py"
+    program.write_text(code)
+    assert [line.strip() for line in output(sys.executable, program).splitlines()] == said(code)
+    for name in re.findall(r"\]\((\w+\.md)\)", page):
+        assert (ROOT / "docs" / name).exists(), name
 
 
 @pytest.mark.parametrize(("language", "shown"), [("cpp", "Tensor(shape=[2, 3], dtype=Float32, device=CPU, numel=6, data=[0.3333, "), ("c", "10\n")])
@@ -84,6 +106,7 @@ def test_the_model_has_a_test_for_each_number():
 def test_docstring_examples():
     results = doctest.testmod(ops, extraglobs={"crt": crt})
     assert results.attempted >= len(ops.__all__) and results.failed == 0
+    log = importlib.import_module("clika_runtime.log")  # the name in the package is the operator's
     results = doctest.testmod(log, extraglobs={"crt": crt, "logging": logging})
     assert results.attempted == 2 and results.failed == 0
     for name in crt.__all__:

@@ -139,6 +139,11 @@ class Op:
         return bool(self.row.get("in_place", False))
 
 
+def is_method(op: Op) -> bool:
+    """Whether the first operand is what it is about, so that it is a method of tensors too."""
+    return bool(op.params) and op.params[0].type == "Tensor" and not op.placed
+
+
 def in_place_doc(op: Op) -> str:
     first = op.params[0].name
     lines = op.doc.splitlines()

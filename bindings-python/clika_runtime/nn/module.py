@@ -34,6 +34,12 @@ class Parameter(Tensor):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (tensor(self._read("pickle")),)
 
+    def __copy__(self) -> Parameter:
+        return type(self)(ops.copy(self))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        return type(self)(ops.copy(self))
+
 
 class Module:
     """A piece of a model.  Assign parameters and modules to attributes and override ``forward``.

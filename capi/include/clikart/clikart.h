@@ -161,6 +161,8 @@ CLIKART_API const char* clikart_tensor_device(const clikart_tensor* tensor);
 CLIKART_API bool clikart_tensor_size_known(const clikart_tensor* tensor);
 /* False for memory that was borrowed read-only. */
 CLIKART_API bool clikart_tensor_is_writable(const clikart_tensor* tensor);
+/* Whether one may be a view of the other: their elements lie in one piece of memory. */
+CLIKART_API bool clikart_tensor_shares_storage(const clikart_tensor* a, const clikart_tensor* b);
 /* True for a tensor that only stands for a value, while a graph is recorded. */
 CLIKART_API bool clikart_tensor_is_stand_in(const clikart_tensor* tensor);
 
@@ -203,6 +205,32 @@ CLIKART_API int clikart_copy_(clikart_tensor* to, const clikart_tensor* from);
 /* Waits, then copies all elements in row-major order to `data`, which has room for `bytes` bytes, exactly numel times
  * the element's size. */
 CLIKART_API int clikart_tensor_copy_to(const clikart_tensor* tensor, void* data, size_t bytes);
+/* The same for a part, of which nothing else is read: shape[d] elements from start[d] on along each dimension. */
+CLIKART_API int clikart_tensor_copy_box_to(const clikart_tensor* tensor, const int64_t* start, const int64_t* shape, void* data, size_t bytes);
+
+/* ---- exchange with other libraries ------------------------------------------------------------------------------ */
+
+/* Memory changes hands as DLPack describes it: in a DLManagedTensor, or with `versioned` in a DLManagedTensorVersioned of
+ * version 1.  Their declarations are DLPack's; here they are void*. */
+
+/* Waits for the value and for work that reads the memory now, as clikart_tensor_wait_writable does.  The structure keeps
+ * the memory until its deleter is called, once, on any thread, with nothing of the library held.  `copy`: over a copy that
+ * belongs to the structure alone.  Strides may be negative or 0.  NULL with an error: no value to come, or memory that is
+ * read-only while the structure is not versioned and so cannot say it. */
+CLIKART_API void* clikart_tensor_to_dlpack(const clikart_tensor* tensor, bool versioned, bool copy);
+/* A tensor over the memory of a structure that the caller owns; as clikart_tensor_borrow.  When it is needed no more the
+ * deleter is called, once, on any thread; with a token that is not 0 the token is reported instead, and the caller calls
+ * it.  On failure (another device, a dtype that does not exist here, an address that is not aligned for it) NULL, and the
+ * structure is still the caller's. */
+CLIKART_API clikart_tensor* clikart_tensor_from_dlpack(void* managed, bool versioned, uint64_t token);
+/* Calls the deleter of a structure. */
+CLIKART_API void clikart_dlpack_delete(void* managed, bool versioned);
+
+/* For Python, which hands such structures around in capsules: clikart_dlpack_release_capsule is a capsule's destructor
+ * that deletes the structure nobody took out.  It looks into the capsule with the functions of Python's C API that were
+ * given before: PyCapsule_IsValid and PyCapsule_GetPointer. */
+CLIKART_API void clikart_dlpack_set_capsule_functions(int (*is_valid)(void* capsule, const char* name), void* (*get_pointer)(void* capsule, const char* name));
+CLIKART_API void clikart_dlpack_release_capsule(void* capsule);
 
 /* ---- streams ---------------------------------------------------------------------------------------------------- */
 

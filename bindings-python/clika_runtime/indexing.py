@@ -1,0 +1,223 @@
+"""``x[...]``, read and written, by NumPy's rules.
+
+What has ints, slices, ``None`` and ``...`` alone is a view, and writing goes there.  With masks or arrays of integers it is
+a copy, and writing scatters.
+"""
+
+from __future__ import annotations
+
+from operator import index as as_int
+from typing import Any
+
+from . import ops
+from ._enums import ClikaRTIndexError, bool_, int64
+from .dtype import DType
+from .tensor import Tensor, tensor
+
+_LARGEST = 2**63 - 1
+
+
+class _Plan:
+    """An index taken apart: the view that its basic parts make, and what is left to look up in it.
+
+    ``arrays`` are int64 tensors for the dimensions ``dims`` of ``view``, which are neighbours; ``mask`` is set instead where
+    a single mask is all there is, for the dimensions from ``dims[0]`` on.
+    """
+
+    def __init__(self, x: Tensor, key: Any) -> None:
+        self.view = x
+        self.arrays: list[Tensor] = []
+        self.dims: list[int] = []
+        self.mask: Tensor | None = None
+        items = _expanded(x, key)
+        masks = [item for item in items if isinstance(item, Tensor) and item.dtype is bool_]
+        single = len(masks) == 1 and masks[0].ndim > 0 and sum(isinstance(item, (Tensor, bool)) for item in items) == 1
+        looked_up = [i for i, item in enumerate(items) if isinstance(item, (Tensor, int))]  # ints too, as soon as there is another
+        dim = 0
+        for item in items:
+            if item is None:
+                self._insert(dim)
+            elif item is Ellipsis:
+                continue
+            elif isinstance(item, slice):
+                self.view = _sliced(self.view, dim, item)
+            elif isinstance(item, Tensor) and item.dtype is bool_ and item.ndim > 0:
+                sizes = self.view.shape[dim : dim + item.ndim]
+                if item.shape != sizes:
+                    raise ClikaRTIndexError(f"index: a mask of shape {list(item.shape)} does not fit {list(sizes)}, part of shape {list(x.shape)}")
+                self.dims += range(dim, dim + item.ndim)
+                if single:
+                    self.mask = item
+                else:
+                    self.arrays += _positions(item)
+                dim += item.ndim
+                continue
+            elif isinstance(item, bool) or (isinstance(item, Tensor) and item.dtype is bool_):
+                self._insert(dim)
+                self.dims.append(dim)
+                self.arrays += _positions(ops.reshape(item, (1,)))
+            elif isinstance(item, Tensor):
+                self.dims.append(dim)
+                self.arrays.append(item if item.dtype is int64 else ops.cast(item, int64))
+            else:
+                self.view = ops.select(self.view, dim, item)
+                continue
+            dim += 1
+        if self.dims and looked_up != list(range(looked_up[0], looked_up[-1] + 1)):  # what is looked up comes first then
+            rest = [d for d in range(self.view.ndim) if d not in self.dims]
+            self.view = ops.permute(self.view, (*self.dims, *rest))
+            self.dims = list(range(len(self.dims)))
+
+    def _insert(self, dim: int) -> None:
+        shape = self.view.shape
+        self.view = ops.reshape(self.view, (*shape[:dim], 1, *shape[dim:]))
+
+    def positions(self) -> list[Tensor]:
+        """The arrays, also where they come from the mask."""
+        return self.arrays if self.mask is None else _positions(self.mask)
+
+    def mask_over_view(self) -> Tensor:
+        """The mask in a shape that broadcasts to the view's."""
+        assert self.mask is not None
+        behind = self.view.ndim - self.dims[0] - self.mask.ndim
+        return ops.reshape(self.mask, (*self.mask.shape, *(1,) * behind)) if behind else self.mask
+
+
+def _positions(mask: Tensor) -> list[Tensor]:
+    """Where a mask is true, one tensor for each dimension."""
+    found = ops.nonzero(mask)
+    return [ops.select(found, 1, dim) for dim in range(mask.ndim)]
+
+
+def _sliced(x: Tensor, dim: int, part: slice) -> Tensor:
+    if part.start is None and part.stop is None and part.step is None:
+        return x
+    start, stop, step = _bound(part.start), _bound(part.stop), _bound(part.step)
+    return ops.slice(x, dim, start, stop, 1 if step is None else step)
+
+
+def _bound(value: Any) -> int | None:
+    """What lies beyond what C can count is as far as the last that does not."""
+    if value is None:
+        return None
+    value = as_int(value)
+    return value if -_LARGEST <= value <= _LARGEST else _LARGEST if value > 0 else -_LARGEST
+
+
+def _expanded(x: Tensor, key: Any) -> list[Any]:
+    """The index as ints, bools, slices, None and tensors of integers or bools, as many as ``x`` has dimensions; and a '...' that
+    stands for none, which as in NumPy parts what is looked up before and behind it.
+    """
+    items = [_item(item) for item in (key if isinstance(key, tuple) else (key,))]
+    used, ellipsis = 0, None
+    for place, item in enumerate(items):
+        if item is Ellipsis:
+            if ellipsis is not None:
+                raise ClikaRTIndexError("index: more than one '...'")
+            ellipsis = place
+        elif isinstance(item, Tensor) and item.dtype is bool_:
+            used += item.ndim
+        elif item is not None and not isinstance(item, bool):
+            used += 1
+    missing = x.ndim - used
+    if missing < 0:
+        raise ClikaRTIndexError(f"index: too many indices: {used} for shape {list(x.shape)}")
+    if ellipsis is None:
+        return items + [slice(None)] * missing
+    if missing == 0:
+        return items
+    return items[:ellipsis] + [slice(None)] * missing + items[ellipsis + 1 :]
+
+
+def _item(item: Any) -> Any:
+    if item is None or item is Ellipsis or isinstance(item, (slice, bool)):
+        return item
+    if isinstance(item, Tensor):
+        return _checked(item, item.dtype)
+    if type(item) is not int:
+        import numpy as np
+
+        if isinstance(item, (list, tuple, range, np.ndarray, np.bool_)):
+            array = np.asarray(item)
+            if array.size == 0 and not isinstance(item, np.ndarray):
+                array = array.astype(np.int64)
+            if array.ndim > 0 or array.dtype.kind not in "biu":
+                if array.dtype.kind not in "biu":
+                    raise ClikaRTIndexError(f"index: an array of {array.dtype}; arrays of integers and of bools can be indices")
+                return tensor(array)
+            item = array.item()
+            if isinstance(item, bool):
+                return item
+        if not hasattr(item, "__index__"):
+            raise ClikaRTIndexError(f"index: ints, slices, '...', None, and arrays of integers or bools can be indices, not {type(item).__name__}")
+    number = as_int(item)
+    if not -_LARGEST <= number <= _LARGEST:
+        raise ClikaRTIndexError(f"index: {number} is out of range")
+    return number
+
+
+def _checked(item: Tensor, dtype: DType) -> Tensor:
+    if dtype is not bool_ and "int" not in dtype.name:
+        raise ClikaRTIndexError(f"index: a tensor of {dtype.name}; tensors of integers and of bools can be indices")
+    return item
+
+
+def _simple_view(x: Tensor, key: tuple[Any, ...]) -> Tensor | None:
+    """What ``_Plan`` makes of an index of plain ints and slices, maybe behind a '...', and with less ado; else None."""
+    rank, dim = x.ndim, 0
+    if key and key[0] is Ellipsis:
+        key = key[1:]
+        dim = rank - len(key)
+    for item in key:
+        if type(item) is not slice and not (type(item) is int and -_LARGEST <= item <= _LARGEST):
+            return None
+    if not 0 <= dim <= rank - len(key):
+        return None
+    view = x
+    for item in key:
+        if type(item) is int:
+            view = ops.select(view, dim, item)
+        else:
+            view = _sliced(view, dim, item)
+            dim += 1
+    return view if view is not x else None
+
+
+def get(x: Tensor, key: Any) -> Tensor:
+    """``x[key]``."""
+    if type(key) is int and -_LARGEST <= key <= _LARGEST and x.ndim:
+        return ops.select(x, 0, key)
+    if (view := _simple_view(x, key if type(key) is tuple else (key,))) is not None:
+        return view
+    plan = _Plan(x, key)
+    if not plan.dims:
+        return plan.view if plan.view is not x else ops.reshape(x, x.shape)
+    return ops.index(plan.view, plan.positions(), plan.dims)
+
+
+def put(x: Tensor, key: Any, value: Any) -> None:
+    """``x[key] = value``."""
+    if not isinstance(value, (Tensor, bool, int, float)):
+        value = tensor(value)
+    if (view := _simple_view(x, key if type(key) is tuple else (key,))) is not None:
+        view.copy_(_without_leading_ones(value, view.ndim))
+        return
+    plan = _Plan(x, key)
+    if not plan.dims:
+        plan.view.copy_(_without_leading_ones(value, plan.view.ndim))
+        return
+    value = ops.cast(value, x.dtype)
+    if plan.mask is not None and value.ndim == 0:
+        ops.masked_fill_(plan.view, plan.mask_over_view(), value)
+        return
+    arrays = plan.positions()
+    rank = plan.view.ndim - len(plan.dims) + max(array.ndim for array in arrays)
+    ops.index_put_(plan.view, _without_leading_ones(value, rank), arrays, plan.dims)
+
+
+def _without_leading_ones(value: Any, rank: int) -> Any:
+    """A value may have more dimensions than it is written to, of size 1."""
+    extra = value.ndim - rank if isinstance(value, Tensor) else 0
+    if extra > 0 and all(size == 1 for size in value.shape[:extra]):
+        return ops.reshape(value, value.shape[extra:])
+    return value
