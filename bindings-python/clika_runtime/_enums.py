@@ -206,6 +206,25 @@ class OpCode(enum.Enum):
     LogicalOr = 285
     LogicalXor = 286
     Where = 287
+    Prod = 320
+    Var = 321
+    Std = 322
+    Norm = 323
+    Amin = 324
+    MaxDim = 325
+    MinDim = 326
+    Argmin = 327
+    Logsumexp = 328
+    Any = 329
+    All = 330
+    CountNonzero = 331
+    LogSoftmax = 332
+    Softmin = 333
+    Cumsum = 334
+    Cumprod = 335
+    Cummax = 336
+    Cummin = 337
+    Logcumsumexp = 338
 
 
 class NodeKind(enum.Enum):

@@ -340,7 +340,9 @@ def test_against_the_oracle(name: str, dtype: str) -> None:
 def test_a_missing_kernel_is_one_clear_error(name: str) -> None:
     op = OPS[name]
     stored = crt.cast(crt.ones([2, 2]), crt.float8_e4m3fn)
-    arguments: dict[str, Any] = {p.name: stored for p in op.tensors} | {p.name: 1.0 for p in op.attributes if p.default is None and p.type == "float"}
+    arguments: dict[str, Any] = {p.name: stored for p in op.tensors} | {
+        p.name: 1.0 if p.type == "float" else 0 for p in op.attributes if p.default is None and p.type in ("float", "int")
+    }
     with pytest.raises((NotImplementedError, TypeError), match=f"^(op '{name}' has no float8_e4m3fn kernel on cpu|{name}: .*float8_e4m3fn)"):
         getattr(crt, name)(**arguments)
 
