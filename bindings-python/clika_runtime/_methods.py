@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 if TYPE_CHECKING:
     from ._convert import TensorLike
     from .dtype import DType
-    from .ops import KthvalueResult, MaxPool1dWithIndicesResult, MaxPool2dWithIndicesResult, MaxPool3dWithIndicesResult, SortResult, TopkResult
+    from .ops import CummaxResult, CumminResult, KthvalueResult, MaxDimResult, MaxPool1dWithIndicesResult, MaxPool2dWithIndicesResult, MaxPool3dWithIndicesResult, MinDimResult, SortResult, TopkResult
     from .random import Generator
     from .tensor import Tensor
 
@@ -777,6 +777,82 @@ class Methods:
             """See :func:`clika_runtime.logical_xor`."""
             ...
 
+        def prod(self, dims: int | Sequence[int] | None = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
+            """See :func:`clika_runtime.prod`."""
+            ...
+
+        def var(self, dims: int | Sequence[int] | None = None, correction: int = 1, keepdim: bool = False) -> Tensor:
+            """See :func:`clika_runtime.var`."""
+            ...
+
+        def std(self, dims: int | Sequence[int] | None = None, correction: int = 1, keepdim: bool = False) -> Tensor:
+            """See :func:`clika_runtime.std`."""
+            ...
+
+        def norm(self, p: float = 2.0, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+            """See :func:`clika_runtime.norm`."""
+            ...
+
+        def amin(self, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+            """See :func:`clika_runtime.amin`."""
+            ...
+
+        def max_dim(self, dim: int, keepdim: bool = False) -> MaxDimResult:
+            """See :func:`clika_runtime.max_dim`."""
+            ...
+
+        def min_dim(self, dim: int, keepdim: bool = False) -> MinDimResult:
+            """See :func:`clika_runtime.min_dim`."""
+            ...
+
+        def argmin(self, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+            """See :func:`clika_runtime.argmin`."""
+            ...
+
+        def logsumexp(self, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+            """See :func:`clika_runtime.logsumexp`."""
+            ...
+
+        def any(self, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+            """See :func:`clika_runtime.any`."""
+            ...
+
+        def all(self, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+            """See :func:`clika_runtime.all`."""
+            ...
+
+        def count_nonzero(self, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+            """See :func:`clika_runtime.count_nonzero`."""
+            ...
+
+        def log_softmax(self, dim: int = -1) -> Tensor:
+            """See :func:`clika_runtime.log_softmax`."""
+            ...
+
+        def softmin(self, dim: int = -1) -> Tensor:
+            """See :func:`clika_runtime.softmin`."""
+            ...
+
+        def cumsum(self, dim: int, dtype: DType | None = None) -> Tensor:
+            """See :func:`clika_runtime.cumsum`."""
+            ...
+
+        def cumprod(self, dim: int, dtype: DType | None = None) -> Tensor:
+            """See :func:`clika_runtime.cumprod`."""
+            ...
+
+        def cummax(self, dim: int) -> CummaxResult:
+            """See :func:`clika_runtime.cummax`."""
+            ...
+
+        def cummin(self, dim: int) -> CumminResult:
+            """See :func:`clika_runtime.cummin`."""
+            ...
+
+        def logcumsumexp(self, dim: int) -> Tensor:
+            """See :func:`clika_runtime.logcumsumexp`."""
+            ...
+
         def sort(self, dim: int = -1, descending: bool = False) -> SortResult:
             """See :func:`clika_runtime.sort`."""
             ...
@@ -1113,6 +1189,26 @@ class Methods:
             """See :func:`clika_runtime.multinomial`."""
             ...
 
+        @overload
+        def max(self) -> Tensor: ...
+        @overload
+        def max(self, dim: int, keepdim: bool = False) -> MaxDimResult: ...
+        @overload
+        def max(self, other: TensorLike) -> Tensor: ...
+        def max(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+            """See :func:`clika_runtime.max`."""
+            ...
+
+        @overload
+        def min(self) -> Tensor: ...
+        @overload
+        def min(self, dim: int, keepdim: bool = False) -> MinDimResult: ...
+        @overload
+        def min(self, other: TensorLike) -> Tensor: ...
+        def min(self, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+            """See :func:`clika_runtime.min`."""
+            ...
+
 
 #: Methods that are called as the functions are.
 DIRECT = (
@@ -1303,6 +1399,25 @@ DIRECT = (
     "logical_and",
     "logical_or",
     "logical_xor",
+    "prod",
+    "var",
+    "std",
+    "norm",
+    "amin",
+    "max_dim",
+    "min_dim",
+    "argmin",
+    "logsumexp",
+    "any",
+    "all",
+    "count_nonzero",
+    "log_softmax",
+    "softmin",
+    "cumsum",
+    "cumprod",
+    "cummax",
+    "cummin",
+    "logcumsumexp",
     "sort",
     "argsort",
     "topk",
@@ -1376,6 +1491,8 @@ DIRECT = (
     "bernoulli",
     "dropout",
     "multinomial",
+    "max",
+    "min",
 )
 
 

@@ -47,9 +47,13 @@ __all__ = [
     "addcdiv_",
     "addcmul",
     "addcmul_",
+    "all",
     "amax",
+    "amin",
+    "any",
     "arange",
     "argmax",
+    "argmin",
     "argsort",
     "as_strided",
     "asin",
@@ -98,6 +102,11 @@ __all__ = [
     "cos_",
     "cosh",
     "cosh_",
+    "count_nonzero",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
     "diag",
     "diag_embed",
     "diagonal",
@@ -185,8 +194,10 @@ __all__ = [
     "log2",
     "log2_",
     "log_",
+    "log_softmax",
     "logaddexp",
     "logaddexp_",
+    "logcumsumexp",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -194,12 +205,15 @@ __all__ = [
     "logsigmoid",
     "logsigmoid_",
     "logspace",
+    "logsumexp",
     "lt",
     "masked_fill",
     "masked_fill_",
     "masked_scatter",
     "masked_select",
     "matmul",
+    "max",
+    "max_dim",
     "max_pool1d",
     "max_pool1d_with_indices",
     "max_pool2d",
@@ -209,6 +223,8 @@ __all__ = [
     "maximum",
     "maximum_",
     "mean",
+    "min",
+    "min_dim",
     "minimum",
     "minimum_",
     "mish",
@@ -224,6 +240,7 @@ __all__ = [
     "neg",
     "neg_",
     "nonzero",
+    "norm",
     "normal",
     "one_hot",
     "pad",
@@ -234,6 +251,7 @@ __all__ = [
     "pow_",
     "prelu",
     "prelu_",
+    "prod",
     "randint",
     "randperm",
     "reciprocal",
@@ -275,6 +293,7 @@ __all__ = [
     "sinh_",
     "slice",
     "softmax",
+    "softmin",
     "softplus",
     "softplus_",
     "softshrink",
@@ -288,6 +307,7 @@ __all__ = [
     "square_",
     "squeeze",
     "stack",
+    "std",
     "sub",
     "sub_",
     "sum",
@@ -312,6 +332,7 @@ __all__ = [
     "uniform",
     "unique",
     "unsqueeze",
+    "var",
     "view_dtype",
     "where",
 ]
@@ -430,6 +451,25 @@ _logical_and = lib.clikart_logical_and
 _logical_or = lib.clikart_logical_or
 _logical_xor = lib.clikart_logical_xor
 _where = lib.clikart_where
+_prod = lib.clikart_prod
+_var = lib.clikart_var
+_std = lib.clikart_std
+_norm = lib.clikart_norm
+_amin = lib.clikart_amin
+_max_dim = lib.clikart_max_dim
+_min_dim = lib.clikart_min_dim
+_argmin = lib.clikart_argmin
+_logsumexp = lib.clikart_logsumexp
+_any = lib.clikart_any
+_all = lib.clikart_all
+_count_nonzero = lib.clikart_count_nonzero
+_log_softmax = lib.clikart_log_softmax
+_softmin = lib.clikart_softmin
+_cumsum = lib.clikart_cumsum
+_cumprod = lib.clikart_cumprod
+_cummax = lib.clikart_cummax
+_cummin = lib.clikart_cummin
+_logcumsumexp = lib.clikart_logcumsumexp
 _sort = lib.clikart_sort
 _argsort = lib.clikart_argsort
 _topk = lib.clikart_topk
@@ -4602,6 +4642,545 @@ def where(condition: TensorLike, a: TensorLike, b: TensorLike) -> Tensor:
     return result
 
 
+def prod(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
+    """The product along dims.  Integers and bools multiply as int64 and wrap; floats along a tree that depends on the shape alone.
+
+    Args:
+        x: the tensor.
+        dims: the dimensions to multiply over; all of them without it or when it is empty.
+        keepdim: keep the reduced dimensions with size 1.
+        dtype: what elements are cast to first, and the result's dtype.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice.
+
+    Example:
+        >>> y = crt.prod(crt.arange(1, 5))
+    """
+    if scoped:
+        apply()
+    handle = _prod(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim, dtype_code(dtype))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def var(x: TensorLike, dims: int | Sequence[int] | None = None, correction: int = 1, keepdim: bool = False) -> Tensor:
+    """The variance along dims: the squares of the distances from the mean, added up and divided by the number of elements less `correction`.
+    The mean of each block of elements is taken off before squares are, in float64, so a large mean costs no digits.
+
+    Args:
+        x: a tensor of floats.
+        dims: the dimensions to reduce; all of them without it or when it is empty.
+        correction: degrees of freedom that are taken off the number of elements; NaN or infinite where none remain.
+        keepdim: keep the reduced dimensions with size 1.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.var(crt.tensor([1.0, 2.0, 3.0]))
+    """
+    if scoped:
+        apply()
+    handle = _var(x._handle if type(x) is Tensor else operand(x), *int_list(dims), as_int(correction), keepdim)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def std(x: TensorLike, dims: int | Sequence[int] | None = None, correction: int = 1, keepdim: bool = False) -> Tensor:
+    """The standard deviation along dims: the square root of `var`.
+
+    Args:
+        x: a tensor of floats.
+        dims: the dimensions to reduce; all of them without it or when it is empty.
+        correction: degrees of freedom that are taken off the number of elements; NaN or infinite where none remain.
+        keepdim: keep the reduced dimensions with size 1.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.std(crt.tensor([1.0, 2.0, 3.0]))
+    """
+    if scoped:
+        apply()
+    handle = _std(x._handle if type(x) is Tensor else operand(x), *int_list(dims), as_int(correction), keepdim)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def norm(x: TensorLike, p: float = 2.0, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """The p-norm of the elements along dims, as of a vector: (sum of |x|^p)^(1/p).
+    p = 0 counts what is not zero; infinity and -infinity take the largest and the smallest magnitude.  Computed in float64.
+
+    Args:
+        x: a tensor of floats.
+        p: the exponent.
+        dims: the dimensions to reduce; all of them without it or when it is empty.
+        keepdim: keep the reduced dimensions with size 1.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice, or no elements where p is negative or infinite.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.norm(crt.tensor([3.0, 4.0]))
+    """
+    if scoped:
+        apply()
+    handle = _norm(x._handle if type(x) is Tensor else operand(x), p, *int_list(dims), keepdim)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def amin(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """The smallest element along dims; NaN where there is one.
+
+    Args:
+        x: the tensor.
+        dims: the dimensions to reduce; all of them without it or when it is empty.
+        keepdim: keep the reduced dimensions with size 1.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice, or no elements to choose from.
+
+    Example:
+        >>> y = crt.amin(crt.arange(0, 5))
+    """
+    if scoped:
+        apply()
+    handle = _amin(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+class MaxDimResult(NamedTuple):
+    """What :func:`max_dim` returns."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def max_dim(x: TensorLike, dim: int, keepdim: bool = False) -> MaxDimResult:
+    """The largest elements along one dimension, and where they are: the first one of equals, and NaN counts as the largest.
+
+    Args:
+        x: the tensor.
+        dim: the dimension to reduce.
+        keepdim: keep it with size 1.
+
+    Raises:
+        IndexError: dim out of range.
+        ValueError: no elements to choose from.
+
+    Example:
+        >>> y = crt.max_dim(crt.arange(0, 5), 0)[0]
+    """
+    if scoped:
+        apply()
+    outputs = ffi.new("clikart_tensor*[2]")
+    status = _max_dim(x._handle if type(x) is Tensor else operand(x), as_int(dim), keepdim, outputs)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return MaxDimResult(wrap(outputs[0]), wrap(outputs[1]))
+
+
+class MinDimResult(NamedTuple):
+    """What :func:`min_dim` returns."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def min_dim(x: TensorLike, dim: int, keepdim: bool = False) -> MinDimResult:
+    """The smallest elements along one dimension, and where they are: the first one of equals, and NaN counts as the smallest.
+
+    Args:
+        x: the tensor.
+        dim: the dimension to reduce.
+        keepdim: keep it with size 1.
+
+    Raises:
+        IndexError: dim out of range.
+        ValueError: no elements to choose from.
+
+    Example:
+        >>> y = crt.min_dim(crt.arange(0, 5), 0)[0]
+    """
+    if scoped:
+        apply()
+    outputs = ffi.new("clikart_tensor*[2]")
+    status = _min_dim(x._handle if type(x) is Tensor else operand(x), as_int(dim), keepdim, outputs)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return MinDimResult(wrap(outputs[0]), wrap(outputs[1]))
+
+
+def argmin(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """The position of the smallest element along dims, as int64: the first one of equals, and NaN counts as the smallest.
+    Several dims count as one, in row-major order.
+
+    Args:
+        x: the tensor.
+        dims: the dimensions to search; all of them without it or when it is empty.
+        keepdim: keep the reduced dimensions with size 1.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice, or no elements to choose from.
+
+    Example:
+        >>> y = crt.argmin(crt.arange(0, 5))
+    """
+    if scoped:
+        apply()
+    handle = _argmin(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def logsumexp(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """The logarithm of the sum of exp(x) along dims, without overflow on the way; -infinity where there are no elements, or nothing but -infinity.
+    Integers and bools give float32.
+
+    Args:
+        x: the tensor.
+        dims: the dimensions to reduce; all of them without it or when it is empty.
+        keepdim: keep the reduced dimensions with size 1.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice.
+
+    Example:
+        >>> y = crt.logsumexp(crt.full([3], 0.0))
+    """
+    if scoped:
+        apply()
+    handle = _logsumexp(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def any(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """Whether some element along dims is not zero; NaN is not.  False where there are none.
+
+    Args:
+        x: the tensor.
+        dims: the dimensions to reduce; all of them without it or when it is empty.
+        keepdim: keep the reduced dimensions with size 1.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice.
+
+    Example:
+        >>> y = crt.any(crt.arange(0, 5))
+    """
+    if scoped:
+        apply()
+    handle = _any(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def all(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """Whether no element along dims is zero; true where there are none.
+
+    Args:
+        x: the tensor.
+        dims: the dimensions to reduce; all of them without it or when it is empty.
+        keepdim: keep the reduced dimensions with size 1.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice.
+
+    Example:
+        >>> y = crt.all(crt.arange(0, 5))
+    """
+    if scoped:
+        apply()
+    handle = _all(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def count_nonzero(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """How many elements along dims are not zero, as int64; NaN is not.
+
+    Args:
+        x: the tensor.
+        dims: the dimensions to count over; all of them without it or when it is empty.
+        keepdim: keep the reduced dimensions with size 1.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice.
+
+    Example:
+        >>> y = crt.count_nonzero(crt.arange(0, 5))
+    """
+    if scoped:
+        apply()
+    handle = _count_nonzero(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def log_softmax(x: TensorLike, dim: int = -1) -> Tensor:
+    """The logarithm of softmax along dim: (x - max) less the logarithm of the sum of exp(x - max).
+
+    Args:
+        x: a tensor of floats.
+        dim: the dimension whose exponentials sum to one.
+
+    Raises:
+        IndexError: dim out of range.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.log_softmax(crt.full([3], 0.0))
+    """
+    if scoped:
+        apply()
+    handle = _log_softmax(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def softmin(x: TensorLike, dim: int = -1) -> Tensor:
+    """softmax of -x, along dim.
+
+    Args:
+        x: a tensor of floats.
+        dim: the dimension that sums to one.
+
+    Raises:
+        IndexError: dim out of range.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.softmin(crt.full([3], 0.0))
+    """
+    if scoped:
+        apply()
+    handle = _softmin(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def cumsum(x: TensorLike, dim: int, dtype: DType | None = None) -> Tensor:
+    """Sums of all elements up to each one, along dim.  Integers and bools add up as int64.
+
+    Args:
+        x: the tensor.
+        dim: the dimension to go along.
+        dtype: what elements are cast to first, and the result's dtype.
+
+    Raises:
+        IndexError: dim out of range.
+
+    Example:
+        >>> y = crt.cumsum(crt.arange(0, 5), 0)
+    """
+    if scoped:
+        apply()
+    handle = _cumsum(x._handle if type(x) is Tensor else operand(x), as_int(dim), dtype_code(dtype))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def cumprod(x: TensorLike, dim: int, dtype: DType | None = None) -> Tensor:
+    """Products of all elements up to each one, along dim.  Integers and bools multiply as int64 and wrap.
+
+    Args:
+        x: the tensor.
+        dim: the dimension to go along.
+        dtype: what elements are cast to first, and the result's dtype.
+
+    Raises:
+        IndexError: dim out of range.
+
+    Example:
+        >>> y = crt.cumprod(crt.arange(1, 5), 0)
+    """
+    if scoped:
+        apply()
+    handle = _cumprod(x._handle if type(x) is Tensor else operand(x), as_int(dim), dtype_code(dtype))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+class CummaxResult(NamedTuple):
+    """What :func:`cummax` returns."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def cummax(x: TensorLike, dim: int) -> CummaxResult:
+    """The largest of all elements up to each one, along dim, and where it is: the latest of equals; once there is a NaN, the latest NaN.
+
+    Args:
+        x: the tensor.
+        dim: the dimension to go along.
+
+    Raises:
+        IndexError: dim out of range.
+
+    Example:
+        >>> y = crt.cummax(crt.arange(0, 5), 0)[0]
+    """
+    if scoped:
+        apply()
+    outputs = ffi.new("clikart_tensor*[2]")
+    status = _cummax(x._handle if type(x) is Tensor else operand(x), as_int(dim), outputs)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return CummaxResult(wrap(outputs[0]), wrap(outputs[1]))
+
+
+class CumminResult(NamedTuple):
+    """What :func:`cummin` returns."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def cummin(x: TensorLike, dim: int) -> CumminResult:
+    """The smallest of all elements up to each one, along dim, and where it is: the latest of equals; once there is a NaN, the latest NaN.
+
+    Args:
+        x: the tensor.
+        dim: the dimension to go along.
+
+    Raises:
+        IndexError: dim out of range.
+
+    Example:
+        >>> y = crt.cummin(crt.arange(0, 5), 0)[0]
+    """
+    if scoped:
+        apply()
+    outputs = ffi.new("clikart_tensor*[2]")
+    status = _cummin(x._handle if type(x) is Tensor else operand(x), as_int(dim), outputs)
+    if origins:
+        attend()
+    if status < 0:
+        raise_error()
+    return CumminResult(wrap(outputs[0]), wrap(outputs[1]))
+
+
+def logcumsumexp(x: TensorLike, dim: int) -> Tensor:
+    """The logarithm of sums of exp(x) of all elements up to each one, along dim, without overflow on the way.
+
+    Args:
+        x: a tensor of floats.
+        dim: the dimension to go along.
+
+    Raises:
+        IndexError: dim out of range.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.logcumsumexp(crt.full([3], 0.0), 0)
+    """
+    if scoped:
+        apply()
+    handle = _logcumsumexp(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
 class SortResult(NamedTuple):
     """What :func:`sort` returns."""
 
@@ -7188,3 +7767,45 @@ def randperm(n: int, dtype: DType | None = None, generator: Generator | None = N
     result = new(Tensor)
     result._handle = handle
     return result
+
+
+@overload
+def max(x: TensorLike) -> Tensor: ...
+@overload
+def max(x: TensorLike, dim: int, keepdim: bool = False) -> MaxDimResult: ...
+@overload
+def max(x: TensorLike, other: TensorLike) -> Tensor: ...
+def max(x: TensorLike, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    """The largest element; with a dimension, the largest along it and where they are; with a tensor, the larger of each two.
+
+    See :func:`amax`, :func:`max_dim` and :func:`maximum`.
+
+    Example:
+        >>> y = crt.max(crt.tensor([[1.0, 3.0], [2.0, 0.0]]), 1)
+    """
+    if other is None and isinstance(dim, Tensor):
+        dim, other = None, dim
+    if other is not None:
+        return maximum(x, other)
+    return amax(x) if dim is None else max_dim(x, dim, keepdim)
+
+
+@overload
+def min(x: TensorLike) -> Tensor: ...
+@overload
+def min(x: TensorLike, dim: int, keepdim: bool = False) -> MinDimResult: ...
+@overload
+def min(x: TensorLike, other: TensorLike) -> Tensor: ...
+def min(x: TensorLike, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    """The smallest element; with a dimension, the smallest along it and where they are; with a tensor, the smaller of each two.
+
+    See :func:`amin`, :func:`min_dim` and :func:`minimum`.
+
+    Example:
+        >>> y = crt.min(crt.tensor([[1.0, 3.0], [2.0, 0.0]]), 1)
+    """
+    if other is None and isinstance(dim, Tensor):
+        dim, other = None, dim
+    if other is not None:
+        return minimum(x, other)
+    return amin(x) if dim is None else min_dim(x, dim, keepdim)

@@ -1737,6 +1737,302 @@ inline Tensor where(const Operand& condition, const Operand& a, const Operand& b
     return Tensor::adopt(clikart_where(condition.handle(), a.handle(), b.handle()));
 }
 
+/// The product along dims.  Integers and bools multiply as int64 and wrap; floats along a tree that depends on the shape alone.
+///
+/// Args:
+///     x: the tensor.
+///     dims: the dimensions to multiply over; all of them without it or when it is empty.
+///     keepdim: keep the reduced dimensions with size 1.
+///     dtype: what elements are cast to first, and the result's dtype.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice.
+inline Tensor prod(const Operand& x, const OptionalShape& dims = std::nullopt, bool keepdim = false, std::optional<DataType> dtype = std::nullopt) {
+    return Tensor::adopt(clikart_prod(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, keepdim, dtype ? static_cast<clikart_dtype>(*dtype) : CLIKART_UNSPECIFIED));
+}
+
+/// The variance along dims: the squares of the distances from the mean, added up and divided by the number of elements less `correction`.
+/// The mean of each block of elements is taken off before squares are, in float64, so a large mean costs no digits.
+///
+/// Args:
+///     x: a tensor of floats.
+///     dims: the dimensions to reduce; all of them without it or when it is empty.
+///     correction: degrees of freedom that are taken off the number of elements; NaN or infinite where none remain.
+///     keepdim: keep the reduced dimensions with size 1.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice.
+///     TypeError: a tensor that is not floating point.
+inline Tensor var(const Operand& x, const OptionalShape& dims = std::nullopt, std::int64_t correction = 1, bool keepdim = false) {
+    return Tensor::adopt(clikart_var(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, correction, keepdim));
+}
+
+/// The standard deviation along dims: the square root of `var`.
+///
+/// Args:
+///     x: a tensor of floats.
+///     dims: the dimensions to reduce; all of them without it or when it is empty.
+///     correction: degrees of freedom that are taken off the number of elements; NaN or infinite where none remain.
+///     keepdim: keep the reduced dimensions with size 1.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice.
+///     TypeError: a tensor that is not floating point.
+inline Tensor std(const Operand& x, const OptionalShape& dims = std::nullopt, std::int64_t correction = 1, bool keepdim = false) {
+    return Tensor::adopt(clikart_std(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, correction, keepdim));
+}
+
+/// The p-norm of the elements along dims, as of a vector: (sum of |x|^p)^(1/p).
+/// p = 0 counts what is not zero; infinity and -infinity take the largest and the smallest magnitude.  Computed in float64.
+///
+/// Args:
+///     x: a tensor of floats.
+///     p: the exponent.
+///     dims: the dimensions to reduce; all of them without it or when it is empty.
+///     keepdim: keep the reduced dimensions with size 1.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice, or no elements where p is negative or infinite.
+///     TypeError: a tensor that is not floating point.
+inline Tensor norm(const Operand& x, double p = 2.0, const OptionalShape& dims = std::nullopt, bool keepdim = false) {
+    return Tensor::adopt(clikart_norm(x.handle(), p, detail::data_or_null(dims), dims ? dims->size() : 0, keepdim));
+}
+
+/// The smallest element along dims; NaN where there is one.
+///
+/// Args:
+///     x: the tensor.
+///     dims: the dimensions to reduce; all of them without it or when it is empty.
+///     keepdim: keep the reduced dimensions with size 1.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice, or no elements to choose from.
+inline Tensor amin(const Operand& x, const OptionalShape& dims = std::nullopt, bool keepdim = false) {
+    return Tensor::adopt(clikart_amin(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, keepdim));
+}
+
+/// What max_dim() returns.
+struct MaxDimResult {
+    Tensor values, indices;
+};
+
+/// The largest elements along one dimension, and where they are: the first one of equals, and NaN counts as the largest.
+///
+/// Args:
+///     x: the tensor.
+///     dim: the dimension to reduce.
+///     keepdim: keep it with size 1.
+///
+/// Raises:
+///     IndexError: dim out of range.
+///     ValueError: no elements to choose from.
+inline MaxDimResult max_dim(const Operand& x, std::int64_t dim, bool keepdim = false) {
+    clikart_tensor* outputs[2];
+    detail::check(clikart_max_dim(x.handle(), dim, keepdim, outputs));
+    return {Tensor::adopt(outputs[0]), Tensor::adopt(outputs[1])};
+}
+
+/// What min_dim() returns.
+struct MinDimResult {
+    Tensor values, indices;
+};
+
+/// The smallest elements along one dimension, and where they are: the first one of equals, and NaN counts as the smallest.
+///
+/// Args:
+///     x: the tensor.
+///     dim: the dimension to reduce.
+///     keepdim: keep it with size 1.
+///
+/// Raises:
+///     IndexError: dim out of range.
+///     ValueError: no elements to choose from.
+inline MinDimResult min_dim(const Operand& x, std::int64_t dim, bool keepdim = false) {
+    clikart_tensor* outputs[2];
+    detail::check(clikart_min_dim(x.handle(), dim, keepdim, outputs));
+    return {Tensor::adopt(outputs[0]), Tensor::adopt(outputs[1])};
+}
+
+/// The position of the smallest element along dims, as int64: the first one of equals, and NaN counts as the smallest.
+/// Several dims count as one, in row-major order.
+///
+/// Args:
+///     x: the tensor.
+///     dims: the dimensions to search; all of them without it or when it is empty.
+///     keepdim: keep the reduced dimensions with size 1.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice, or no elements to choose from.
+inline Tensor argmin(const Operand& x, const OptionalShape& dims = std::nullopt, bool keepdim = false) {
+    return Tensor::adopt(clikart_argmin(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, keepdim));
+}
+
+/// The logarithm of the sum of exp(x) along dims, without overflow on the way; -infinity where there are no elements, or nothing but -infinity.
+/// Integers and bools give float32.
+///
+/// Args:
+///     x: the tensor.
+///     dims: the dimensions to reduce; all of them without it or when it is empty.
+///     keepdim: keep the reduced dimensions with size 1.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice.
+inline Tensor logsumexp(const Operand& x, const OptionalShape& dims = std::nullopt, bool keepdim = false) {
+    return Tensor::adopt(clikart_logsumexp(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, keepdim));
+}
+
+/// Whether some element along dims is not zero; NaN is not.  False where there are none.
+///
+/// Args:
+///     x: the tensor.
+///     dims: the dimensions to reduce; all of them without it or when it is empty.
+///     keepdim: keep the reduced dimensions with size 1.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice.
+inline Tensor any(const Operand& x, const OptionalShape& dims = std::nullopt, bool keepdim = false) {
+    return Tensor::adopt(clikart_any(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, keepdim));
+}
+
+/// Whether no element along dims is zero; true where there are none.
+///
+/// Args:
+///     x: the tensor.
+///     dims: the dimensions to reduce; all of them without it or when it is empty.
+///     keepdim: keep the reduced dimensions with size 1.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice.
+inline Tensor all(const Operand& x, const OptionalShape& dims = std::nullopt, bool keepdim = false) {
+    return Tensor::adopt(clikart_all(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, keepdim));
+}
+
+/// How many elements along dims are not zero, as int64; NaN is not.
+///
+/// Args:
+///     x: the tensor.
+///     dims: the dimensions to count over; all of them without it or when it is empty.
+///     keepdim: keep the reduced dimensions with size 1.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice.
+inline Tensor count_nonzero(const Operand& x, const OptionalShape& dims = std::nullopt, bool keepdim = false) {
+    return Tensor::adopt(clikart_count_nonzero(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, keepdim));
+}
+
+/// The logarithm of softmax along dim: (x - max) less the logarithm of the sum of exp(x - max).
+///
+/// Args:
+///     x: a tensor of floats.
+///     dim: the dimension whose exponentials sum to one.
+///
+/// Raises:
+///     IndexError: dim out of range.
+///     TypeError: a tensor that is not floating point.
+inline Tensor log_softmax(const Operand& x, std::int64_t dim = -1) {
+    return Tensor::adopt(clikart_log_softmax(x.handle(), dim));
+}
+
+/// softmax of -x, along dim.
+///
+/// Args:
+///     x: a tensor of floats.
+///     dim: the dimension that sums to one.
+///
+/// Raises:
+///     IndexError: dim out of range.
+///     TypeError: a tensor that is not floating point.
+inline Tensor softmin(const Operand& x, std::int64_t dim = -1) {
+    return Tensor::adopt(clikart_softmin(x.handle(), dim));
+}
+
+/// Sums of all elements up to each one, along dim.  Integers and bools add up as int64.
+///
+/// Args:
+///     x: the tensor.
+///     dim: the dimension to go along.
+///     dtype: what elements are cast to first, and the result's dtype.
+///
+/// Raises:
+///     IndexError: dim out of range.
+inline Tensor cumsum(const Operand& x, std::int64_t dim, std::optional<DataType> dtype = std::nullopt) {
+    return Tensor::adopt(clikart_cumsum(x.handle(), dim, dtype ? static_cast<clikart_dtype>(*dtype) : CLIKART_UNSPECIFIED));
+}
+
+/// Products of all elements up to each one, along dim.  Integers and bools multiply as int64 and wrap.
+///
+/// Args:
+///     x: the tensor.
+///     dim: the dimension to go along.
+///     dtype: what elements are cast to first, and the result's dtype.
+///
+/// Raises:
+///     IndexError: dim out of range.
+inline Tensor cumprod(const Operand& x, std::int64_t dim, std::optional<DataType> dtype = std::nullopt) {
+    return Tensor::adopt(clikart_cumprod(x.handle(), dim, dtype ? static_cast<clikart_dtype>(*dtype) : CLIKART_UNSPECIFIED));
+}
+
+/// What cummax() returns.
+struct CummaxResult {
+    Tensor values, indices;
+};
+
+/// The largest of all elements up to each one, along dim, and where it is: the latest of equals; once there is a NaN, the latest NaN.
+///
+/// Args:
+///     x: the tensor.
+///     dim: the dimension to go along.
+///
+/// Raises:
+///     IndexError: dim out of range.
+inline CummaxResult cummax(const Operand& x, std::int64_t dim) {
+    clikart_tensor* outputs[2];
+    detail::check(clikart_cummax(x.handle(), dim, outputs));
+    return {Tensor::adopt(outputs[0]), Tensor::adopt(outputs[1])};
+}
+
+/// What cummin() returns.
+struct CumminResult {
+    Tensor values, indices;
+};
+
+/// The smallest of all elements up to each one, along dim, and where it is: the latest of equals; once there is a NaN, the latest NaN.
+///
+/// Args:
+///     x: the tensor.
+///     dim: the dimension to go along.
+///
+/// Raises:
+///     IndexError: dim out of range.
+inline CumminResult cummin(const Operand& x, std::int64_t dim) {
+    clikart_tensor* outputs[2];
+    detail::check(clikart_cummin(x.handle(), dim, outputs));
+    return {Tensor::adopt(outputs[0]), Tensor::adopt(outputs[1])};
+}
+
+/// The logarithm of sums of exp(x) of all elements up to each one, along dim, without overflow on the way.
+///
+/// Args:
+///     x: a tensor of floats.
+///     dim: the dimension to go along.
+///
+/// Raises:
+///     IndexError: dim out of range.
+///     TypeError: a tensor that is not floating point.
+inline Tensor logcumsumexp(const Operand& x, std::int64_t dim) {
+    return Tensor::adopt(clikart_logcumsumexp(x.handle(), dim));
+}
+
 /// What sort() returns.
 struct SortResult {
     Tensor values, indices;
@@ -3346,6 +3642,25 @@ inline Tensor TensorMethods::logical_and(const Operand& b) const { return ops::l
 inline Tensor TensorMethods::logical_or(const Operand& b) const { return ops::logical_or(self(), b); }
 inline Tensor TensorMethods::logical_xor(const Operand& b) const { return ops::logical_xor(self(), b); }
 inline Tensor TensorMethods::where(const Operand& a, const Operand& b) const { return ops::where(self(), a, b); }
+inline Tensor TensorMethods::prod(const OptionalShape& dims, bool keepdim, std::optional<DataType> dtype) const { return ops::prod(self(), dims, keepdim, dtype); }
+inline Tensor TensorMethods::var(const OptionalShape& dims, std::int64_t correction, bool keepdim) const { return ops::var(self(), dims, correction, keepdim); }
+inline Tensor TensorMethods::std(const OptionalShape& dims, std::int64_t correction, bool keepdim) const { return ops::std(self(), dims, correction, keepdim); }
+inline Tensor TensorMethods::norm(double p, const OptionalShape& dims, bool keepdim) const { return ops::norm(self(), p, dims, keepdim); }
+inline Tensor TensorMethods::amin(const OptionalShape& dims, bool keepdim) const { return ops::amin(self(), dims, keepdim); }
+inline ops::MaxDimResult TensorMethods::max_dim(std::int64_t dim, bool keepdim) const { return ops::max_dim(self(), dim, keepdim); }
+inline ops::MinDimResult TensorMethods::min_dim(std::int64_t dim, bool keepdim) const { return ops::min_dim(self(), dim, keepdim); }
+inline Tensor TensorMethods::argmin(const OptionalShape& dims, bool keepdim) const { return ops::argmin(self(), dims, keepdim); }
+inline Tensor TensorMethods::logsumexp(const OptionalShape& dims, bool keepdim) const { return ops::logsumexp(self(), dims, keepdim); }
+inline Tensor TensorMethods::any(const OptionalShape& dims, bool keepdim) const { return ops::any(self(), dims, keepdim); }
+inline Tensor TensorMethods::all(const OptionalShape& dims, bool keepdim) const { return ops::all(self(), dims, keepdim); }
+inline Tensor TensorMethods::count_nonzero(const OptionalShape& dims, bool keepdim) const { return ops::count_nonzero(self(), dims, keepdim); }
+inline Tensor TensorMethods::log_softmax(std::int64_t dim) const { return ops::log_softmax(self(), dim); }
+inline Tensor TensorMethods::softmin(std::int64_t dim) const { return ops::softmin(self(), dim); }
+inline Tensor TensorMethods::cumsum(std::int64_t dim, std::optional<DataType> dtype) const { return ops::cumsum(self(), dim, dtype); }
+inline Tensor TensorMethods::cumprod(std::int64_t dim, std::optional<DataType> dtype) const { return ops::cumprod(self(), dim, dtype); }
+inline ops::CummaxResult TensorMethods::cummax(std::int64_t dim) const { return ops::cummax(self(), dim); }
+inline ops::CumminResult TensorMethods::cummin(std::int64_t dim) const { return ops::cummin(self(), dim); }
+inline Tensor TensorMethods::logcumsumexp(std::int64_t dim) const { return ops::logcumsumexp(self(), dim); }
 inline ops::SortResult TensorMethods::sort(std::int64_t dim, bool descending) const { return ops::sort(self(), dim, descending); }
 inline Tensor TensorMethods::argsort(std::int64_t dim, bool descending) const { return ops::argsort(self(), dim, descending); }
 inline ops::TopkResult TensorMethods::topk(std::int64_t k, std::int64_t dim, bool largest, bool sorted) const { return ops::topk(self(), k, dim, largest, sorted); }

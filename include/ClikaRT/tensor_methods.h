@@ -12,6 +12,10 @@ namespace ClikaRT {
 inline namespace v1 {
 
 namespace ops {
+struct MaxDimResult;
+struct MinDimResult;
+struct CummaxResult;
+struct CumminResult;
 struct SortResult;
 struct TopkResult;
 struct KthvalueResult;
@@ -405,6 +409,44 @@ public:
     Tensor logical_xor(const Operand& b) const;
     /// See ops::where.
     Tensor where(const Operand& a, const Operand& b) const;
+    /// See ops::prod.
+    Tensor prod(const OptionalShape& dims = std::nullopt, bool keepdim = false, std::optional<DataType> dtype = std::nullopt) const;
+    /// See ops::var.
+    Tensor var(const OptionalShape& dims = std::nullopt, std::int64_t correction = 1, bool keepdim = false) const;
+    /// See ops::std.
+    Tensor std(const OptionalShape& dims = std::nullopt, std::int64_t correction = 1, bool keepdim = false) const;
+    /// See ops::norm.
+    Tensor norm(double p = 2.0, const OptionalShape& dims = std::nullopt, bool keepdim = false) const;
+    /// See ops::amin.
+    Tensor amin(const OptionalShape& dims = std::nullopt, bool keepdim = false) const;
+    /// See ops::max_dim.
+    ops::MaxDimResult max_dim(std::int64_t dim, bool keepdim = false) const;
+    /// See ops::min_dim.
+    ops::MinDimResult min_dim(std::int64_t dim, bool keepdim = false) const;
+    /// See ops::argmin.
+    Tensor argmin(const OptionalShape& dims = std::nullopt, bool keepdim = false) const;
+    /// See ops::logsumexp.
+    Tensor logsumexp(const OptionalShape& dims = std::nullopt, bool keepdim = false) const;
+    /// See ops::any.
+    Tensor any(const OptionalShape& dims = std::nullopt, bool keepdim = false) const;
+    /// See ops::all.
+    Tensor all(const OptionalShape& dims = std::nullopt, bool keepdim = false) const;
+    /// See ops::count_nonzero.
+    Tensor count_nonzero(const OptionalShape& dims = std::nullopt, bool keepdim = false) const;
+    /// See ops::log_softmax.
+    Tensor log_softmax(std::int64_t dim = -1) const;
+    /// See ops::softmin.
+    Tensor softmin(std::int64_t dim = -1) const;
+    /// See ops::cumsum.
+    Tensor cumsum(std::int64_t dim, std::optional<DataType> dtype = std::nullopt) const;
+    /// See ops::cumprod.
+    Tensor cumprod(std::int64_t dim, std::optional<DataType> dtype = std::nullopt) const;
+    /// See ops::cummax.
+    ops::CummaxResult cummax(std::int64_t dim) const;
+    /// See ops::cummin.
+    ops::CumminResult cummin(std::int64_t dim) const;
+    /// See ops::logcumsumexp.
+    Tensor logcumsumexp(std::int64_t dim) const;
     /// See ops::sort.
     ops::SortResult sort(std::int64_t dim = -1, bool descending = false) const;
     /// See ops::argsort.

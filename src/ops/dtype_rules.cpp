@@ -105,12 +105,6 @@ DTypes dtype_float(const OpCall& call) {
     return {t, t};
 }
 
-DTypes dtype_sum(const OpCall& call) {
-    const DType t = result_type(call);
-    const DType result = category_of(t) == DTypeCategory::Float ? t : DType::Int64;
-    return {result, result};
-}
-
 DTypes dtype_index(const OpCall& call) {
     return {result_type(call), DType::Int64};
 }

@@ -18,6 +18,9 @@ DTypes dtype_promote_list(const OpCall&);     // the promotion of all inputs
 DTypes dtype_promote_product(const OpCall&);  // equal dtypes, numbers
 DTypes dtype_float(const OpCall&);            // as the input, which is floating point
 DTypes dtype_sum(const OpCall&);              // as the input, integers and bools become int64
+DTypes dtype_sum_given(const OpCall&);        // the optional attribute `dtype`, else the same
+DTypes dtype_reduce_float(const OpCall&);     // as the input, integers and bools become float32
+DTypes dtype_with_index(const OpCall&);       // as the input, and int64
 DTypes dtype_index(const OpCall&);            // int64, computed from the input's dtype
 DTypes dtype_integer(const OpCall&);          // the promotion of integers
 DTypes dtype_bitwise(const OpCall&);          // the promotion of integers or bools
@@ -53,7 +56,10 @@ void shape_given(const OpCall&, OutputSpec&);
 void shape_arange(const OpCall&, OutputSpec&);
 void shape_reduce(const OpCall&, OutputSpec&);
 void shape_reduce_nonempty(const OpCall&, OutputSpec&);
-void shape_softmax(const OpCall&, OutputSpec&);
+void shape_reduce_dim(const OpCall&, OutputSpec&);  // one dimension, which is not empty
+void shape_var(const OpCall&, OutputSpec&);
+void shape_norm(const OpCall&, OutputSpec&);
+void shape_softmax(const OpCall&, OutputSpec&);  // as the input; the first attribute is a dimension of it
 void shape_concat(const OpCall&, OutputSpec&);
 void shape_matmul(const OpCall&, OutputSpec&);
 void shape_nonzero(const OpCall&, OutputSpec&);

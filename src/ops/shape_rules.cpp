@@ -91,43 +91,6 @@ void shape_arange(const OpCall& call, OutputSpec& out) {
     }
 }
 
-void shape_reduce(const OpCall& call, OutputSpec& out) {
-    const Attributes& attributes = call.attributes;
-    constexpr int dims = attribute::sum_dims, keep = attribute::sum_keepdim;
-    const Dims& in = input_shape(call);
-    bool reduced[kMaxRank] = {};
-    if (!attributes.present(dims) || attributes.length(dims) == 0) {
-        std::fill(reduced, reduced + in.rank(), true);
-    } else {
-        for (int64_t i = 0; i < attributes.length(dims); ++i) {
-            const int d = normalized_dim(call, attributes.list(dims)[i], in.rank(), true);
-            if (reduced[d]) fail(ErrorKind::Value, "{}: dimension {} is named twice, shape {}", call.info.name, d, to_string(in));
-            reduced[d] = true;
-        }
-    }
-    out.shape = Dims{};
-    for (int d = 0; d < in.rank(); ++d) {
-        if (!reduced[d]) {
-            out.shape.push_back(in[d]);
-        } else if (attributes.integer(keep)) {
-            out.shape.push_back(1);
-        }
-    }
-}
-
-void shape_reduce_nonempty(const OpCall& call, OutputSpec& out) {
-    shape_reduce(call, out);
-    const Dims& in = input_shape(call);
-    if (numel(in) == 0 && numel(out.shape) != 0) {
-        fail(ErrorKind::Value, "{}: no elements to choose from, shape {}", call.info.name, to_string(in));
-    }
-}
-
-void shape_softmax(const OpCall& call, OutputSpec& out) {
-    out.shape = input_shape(call);
-    normalized_dim(call, call.attributes.integer(attribute::softmax_dim), out.shape.rank(), true);
-}
-
 void shape_concat(const OpCall& call, OutputSpec& out) {
     const Dims& first = input_shape(call);
     if (first.rank() == 0) fail(ErrorKind::Value, "{}: 0-d tensors cannot be joined", call.info.name);

@@ -1111,6 +1111,236 @@ CLIKART_API clikart_tensor* clikart_logical_xor(const clikart_tensor* a, const c
  *     ValueError: the shapes do not broadcast. */
 CLIKART_API clikart_tensor* clikart_where(const clikart_tensor* condition, const clikart_tensor* a, const clikart_tensor* b);
 
+/* The product along dims.  Integers and bools multiply as int64 and wrap; floats along a tree that depends on the shape alone.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dims: the dimensions to multiply over; all of them without it or when it is empty.
+ *     keepdim: keep the reduced dimensions with size 1.
+ *     dtype: what elements are cast to first, and the result's dtype.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice. */
+CLIKART_API clikart_tensor* clikart_prod(const clikart_tensor* x, const int64_t* dims, size_t n_dims, bool keepdim, clikart_dtype dtype);
+
+/* The variance along dims: the squares of the distances from the mean, added up and divided by the number of elements less `correction`.
+ * The mean of each block of elements is taken off before squares are, in float64, so a large mean costs no digits.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     dims: the dimensions to reduce; all of them without it or when it is empty.
+ *     correction: degrees of freedom that are taken off the number of elements; NaN or infinite where none remain.
+ *     keepdim: keep the reduced dimensions with size 1.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_var(const clikart_tensor* x, const int64_t* dims, size_t n_dims, int64_t correction, bool keepdim);
+
+/* The standard deviation along dims: the square root of `var`.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     dims: the dimensions to reduce; all of them without it or when it is empty.
+ *     correction: degrees of freedom that are taken off the number of elements; NaN or infinite where none remain.
+ *     keepdim: keep the reduced dimensions with size 1.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_std(const clikart_tensor* x, const int64_t* dims, size_t n_dims, int64_t correction, bool keepdim);
+
+/* The p-norm of the elements along dims, as of a vector: (sum of |x|^p)^(1/p).
+ * p = 0 counts what is not zero; infinity and -infinity take the largest and the smallest magnitude.  Computed in float64.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     p: the exponent.
+ *     dims: the dimensions to reduce; all of them without it or when it is empty.
+ *     keepdim: keep the reduced dimensions with size 1.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice, or no elements where p is negative or infinite.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_norm(const clikart_tensor* x, double p, const int64_t* dims, size_t n_dims, bool keepdim);
+
+/* The smallest element along dims; NaN where there is one.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dims: the dimensions to reduce; all of them without it or when it is empty.
+ *     keepdim: keep the reduced dimensions with size 1.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice, or no elements to choose from. */
+CLIKART_API clikart_tensor* clikart_amin(const clikart_tensor* x, const int64_t* dims, size_t n_dims, bool keepdim);
+
+/* The largest elements along one dimension, and where they are: the first one of equals, and NaN counts as the largest.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: the dimension to reduce.
+ *     keepdim: keep it with size 1.
+ *
+ * Raises:
+ *     IndexError: dim out of range.
+ *     ValueError: no elements to choose from. */
+CLIKART_API int clikart_max_dim(const clikart_tensor* x, int64_t dim, bool keepdim, clikart_tensor** outputs);
+
+/* The smallest elements along one dimension, and where they are: the first one of equals, and NaN counts as the smallest.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: the dimension to reduce.
+ *     keepdim: keep it with size 1.
+ *
+ * Raises:
+ *     IndexError: dim out of range.
+ *     ValueError: no elements to choose from. */
+CLIKART_API int clikart_min_dim(const clikart_tensor* x, int64_t dim, bool keepdim, clikart_tensor** outputs);
+
+/* The position of the smallest element along dims, as int64: the first one of equals, and NaN counts as the smallest.
+ * Several dims count as one, in row-major order.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dims: the dimensions to search; all of them without it or when it is empty.
+ *     keepdim: keep the reduced dimensions with size 1.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice, or no elements to choose from. */
+CLIKART_API clikart_tensor* clikart_argmin(const clikart_tensor* x, const int64_t* dims, size_t n_dims, bool keepdim);
+
+/* The logarithm of the sum of exp(x) along dims, without overflow on the way; -infinity where there are no elements, or nothing but -infinity.
+ * Integers and bools give float32.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dims: the dimensions to reduce; all of them without it or when it is empty.
+ *     keepdim: keep the reduced dimensions with size 1.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice. */
+CLIKART_API clikart_tensor* clikart_logsumexp(const clikart_tensor* x, const int64_t* dims, size_t n_dims, bool keepdim);
+
+/* Whether some element along dims is not zero; NaN is not.  False where there are none.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dims: the dimensions to reduce; all of them without it or when it is empty.
+ *     keepdim: keep the reduced dimensions with size 1.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice. */
+CLIKART_API clikart_tensor* clikart_any(const clikart_tensor* x, const int64_t* dims, size_t n_dims, bool keepdim);
+
+/* Whether no element along dims is zero; true where there are none.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dims: the dimensions to reduce; all of them without it or when it is empty.
+ *     keepdim: keep the reduced dimensions with size 1.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice. */
+CLIKART_API clikart_tensor* clikart_all(const clikart_tensor* x, const int64_t* dims, size_t n_dims, bool keepdim);
+
+/* How many elements along dims are not zero, as int64; NaN is not.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dims: the dimensions to count over; all of them without it or when it is empty.
+ *     keepdim: keep the reduced dimensions with size 1.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice. */
+CLIKART_API clikart_tensor* clikart_count_nonzero(const clikart_tensor* x, const int64_t* dims, size_t n_dims, bool keepdim);
+
+/* The logarithm of softmax along dim: (x - max) less the logarithm of the sum of exp(x - max).
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     dim: the dimension whose exponentials sum to one.
+ *
+ * Raises:
+ *     IndexError: dim out of range.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_log_softmax(const clikart_tensor* x, int64_t dim);
+
+/* softmax of -x, along dim.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     dim: the dimension that sums to one.
+ *
+ * Raises:
+ *     IndexError: dim out of range.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_softmin(const clikart_tensor* x, int64_t dim);
+
+/* Sums of all elements up to each one, along dim.  Integers and bools add up as int64.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: the dimension to go along.
+ *     dtype: what elements are cast to first, and the result's dtype.
+ *
+ * Raises:
+ *     IndexError: dim out of range. */
+CLIKART_API clikart_tensor* clikart_cumsum(const clikart_tensor* x, int64_t dim, clikart_dtype dtype);
+
+/* Products of all elements up to each one, along dim.  Integers and bools multiply as int64 and wrap.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: the dimension to go along.
+ *     dtype: what elements are cast to first, and the result's dtype.
+ *
+ * Raises:
+ *     IndexError: dim out of range. */
+CLIKART_API clikart_tensor* clikart_cumprod(const clikart_tensor* x, int64_t dim, clikart_dtype dtype);
+
+/* The largest of all elements up to each one, along dim, and where it is: the latest of equals; once there is a NaN, the latest NaN.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: the dimension to go along.
+ *
+ * Raises:
+ *     IndexError: dim out of range. */
+CLIKART_API int clikart_cummax(const clikart_tensor* x, int64_t dim, clikart_tensor** outputs);
+
+/* The smallest of all elements up to each one, along dim, and where it is: the latest of equals; once there is a NaN, the latest NaN.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dim: the dimension to go along.
+ *
+ * Raises:
+ *     IndexError: dim out of range. */
+CLIKART_API int clikart_cummin(const clikart_tensor* x, int64_t dim, clikart_tensor** outputs);
+
+/* The logarithm of sums of exp(x) of all elements up to each one, along dim, without overflow on the way.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     dim: the dimension to go along.
+ *
+ * Raises:
+ *     IndexError: dim out of range.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_logcumsumexp(const clikart_tensor* x, int64_t dim);
+
 /* The elements along dim in order, and where each was, as int64.  Equal elements keep their order in either direction; -0
  * and 0 are equal, and NaN is larger than everything else.
  *

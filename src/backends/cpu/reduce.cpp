@@ -1,8 +1,4 @@
-// sum, mean, amax, argmax.
-//
-// The order of additions depends on the extent and the dtype alone, not on threads, layout or instruction set: an
-// extent is cut into blocks of kBlock; in a block, element i goes to lane i mod kLanes; lanes are folded in halves,
-// and block results in pairs of neighbours.  Rows and columns follow the same order.
+// sum, prod, mean, amax, amin, any, all, count_nonzero, norm: folds of single numbers.
 #include "backends/cpu/simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -11,28 +7,17 @@
 #include <hwy/highway.h>
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/loop.h"
-#include "backends/cpu/reduce_layout.h"
+#include "backends/cpu/widening.h"
+#include "backends/cpu/reduce-inl.h"
+#include "backends/cpu/sleef-inl.h"
 
 #ifndef CLIKART_CPU_REDUCE_ONCE
 #define CLIKART_CPU_REDUCE_ONCE
 namespace clikart::cpu {
 
-inline constexpr int64_t kBlock = 4096;
-inline constexpr int64_t kLanes = 64;
-inline constexpr int64_t kColumns = 64;  // columns reduced together: kLanes x kColumns accumulators fit the first-level cache
-
-enum class Fold { Sum, Max };
-struct ReduceFns {
-    /// One block of a row, n <= kBlock contiguous elements, to *out.
-    void (*row_block)(const void* in, int64_t n, void* out);
-    /// A block of n <= kBlock rows `stride` elements apart, `columns` <= kColumns wide, to out[0..columns).
-    void (*column_block)(const void* in, int64_t stride, int64_t n, int64_t columns, void* out);
-    /// out[i] = fold of a[i] and b[i].
-    void (*combine)(const void* a, const void* b, int64_t n, void* out);
-    /// The first position of the largest of n elements, NaN counting as the largest.
-    int64_t (*argmax)(const void* in, int64_t n);
-};
+enum class Fold { Sum, Product, Largest, Smallest };
+/// What is folded of an element for a norm.
+enum class NormOf { Nonzero, Magnitude, Square, Power, Largest, Smallest };
 
 }  // namespace clikart::cpu
 #endif
@@ -43,131 +28,85 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-struct SumFn {
-    template <class T>
-    static constexpr T identity() {
-        return T(0);
-    }
-    template <class V>
-    HWY_INLINE V operator()(V a, V b) const {
-        return hn::Add(a, b);
-    }
-};
-struct MaxFn {
-    template <class T>
-    static constexpr T identity() {
-        if constexpr (std::is_floating_point_v<T>) return -std::numeric_limits<T>::infinity();
-        return std::numeric_limits<T>::lowest();
-    }
-    template <class V>
-    HWY_INLINE V operator()(V a, V b) const {
-        if constexpr (hwy::IsFloat<hn::TFromV<V>>()) {
-            return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::Gt(a, b), a, b));
-        } else {
-            return hn::Max(a, b);
-        }
-    }
-};
-
-/// The kLanes accumulators of one column or row, folded in halves.
-template <class F, class T>
-HWY_INLINE T fold_lanes(T* lanes) {
-    const hn::CappedTag<T, kLanes / 2> d;
-    const auto step = static_cast<int64_t>(hn::Lanes(d));
-    const F f;
-    int64_t half = kLanes / 2;
-    for (; half >= step; half /= 2) {
-        for (int64_t i = 0; i < half; i += step) hn::Store(f(hn::Load(d, lanes + i), hn::Load(d, lanes + half + i)), d, lanes + i);
-    }
-    const hn::CappedTag<T, 1> d1;
-    for (; half >= 1; half /= 2) {
-        for (int64_t i = 0; i < half; ++i) hn::StoreU(f(hn::LoadU(d1, lanes + i), hn::LoadU(d1, lanes + half + i)), d1, lanes + i);
-    }
-    return lanes[0];
-}
-
-template <class F, class T>
-void row_block(const void* in_bytes, int64_t n, void* out) {
-    const hn::CappedTag<T, kLanes> d;
-    constexpr auto step = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, kLanes>()));
-    constexpr int64_t vectors = kLanes / step;
-    using V = hn::Vec<decltype(d)>;
-    const auto* in = static_cast<const T*>(in_bytes);
-    const F f;
-    HWY_ALIGN T lanes[kLanes];
-    V acc[vectors];
-    for (int64_t v = 0; v < vectors; ++v) acc[v] = hn::Set(d, F::template identity<T>());
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) {
-        HWY_UNROLL(64)
-        for (int64_t v = 0; v < vectors; ++v) acc[v] = f(acc[v], hn::LoadU(d, in + i + v * step));
-    }
-    for (int64_t v = 0; v < vectors; ++v) hn::Store(acc[v], d, lanes + v * step);
-    if (i < n) {  // the lanes past the end fold with the identity
-        HWY_ALIGN T rest[kLanes];
-        std::fill(rest, rest + kLanes, F::template identity<T>());
-        std::memcpy(rest, in + i, static_cast<size_t>(n - i) * sizeof(T));
-        for (int64_t v = 0; v < kLanes; v += step) hn::Store(f(hn::Load(d, lanes + v), hn::Load(d, rest + v)), d, lanes + v);
-    }
-    *static_cast<T*>(out) = fold_lanes<F>(lanes);
-}
-
-template <class F, class T>
-void combine(const void* a_bytes, const void* b_bytes, int64_t n, void* out_bytes) {
-    const hn::ScalableTag<T> d;
-    const hn::CappedTag<T, 1> d1;
-    const auto step = static_cast<int64_t>(hn::Lanes(d));
-    const auto *a = static_cast<const T*>(a_bytes), *b = static_cast<const T*>(b_bytes);
-    auto* out = static_cast<T*>(out_bytes);
-    const F f;
-    int64_t i = 0;
-    for (; i + step <= n; i += step) hn::StoreU(f(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, out + i);
-    for (; i < n; ++i) hn::StoreU(f(hn::LoadU(d1, a + i), hn::LoadU(d1, b + i)), d1, out + i);
-}
-
-template <class F, class T>
-void column_block(const void* in_bytes, int64_t stride, int64_t n, int64_t columns, void* out) {
-    const auto* in = static_cast<const T*>(in_bytes);
-    HWY_ALIGN static thread_local T lanes[kLanes * kColumns];
-    std::fill(lanes, lanes + kLanes * columns, F::template identity<T>());
-    for (int64_t i = 0; i < n; ++i) {
-        T* lane = lanes + (i % kLanes) * columns;
-        combine<F, T>(lane, in + i * stride, columns, lane);
-    }
-    for (int64_t half = kLanes / 2; half >= 1; half /= 2) combine<F, T>(lanes, lanes + half * columns, half * columns, lanes);
-    std::memcpy(out, lanes, static_cast<size_t>(columns) * sizeof(T));
-}
-
-template <class T>
-int64_t argmax(const void* in_bytes, int64_t n) {
-    const auto* in = static_cast<const T*>(in_bytes);
-    T largest = in[0];
-    for (int64_t i = 0; i < n; i += kBlock) {
-        T block;
-        row_block<MaxFn, T>(in + i, std::min(kBlock, n - i), &block);
-        if (!(largest != largest) && !(block <= largest)) largest = block;
-    }
-    for (int64_t i = 0; i < n; ++i) {
-        if (in[i] == largest || in[i] != in[i]) return i;
-    }
-    return 0;
-}
-
-template <class T>
-ReduceFns fns(Fold fold) {
-    if (fold == Fold::Sum) return {&row_block<SumFn, T>, &column_block<SumFn, T>, &combine<SumFn, T>, nullptr};
-    return {&row_block<MaxFn, T>, &column_block<MaxFn, T>, &combine<MaxFn, T>, &argmax<T>};
-}
-
-ReduceFns find_reduce(Fold fold, DType t) {
-    switch (t) {
-        case DType::Float32: return fns<float>(fold);
-        case DType::Float64: return fns<double>(fold);
-        case DType::Int32: return fns<int32_t>(fold);
-        case DType::Int64: return fns<int64_t>(fold);
-        case DType::Bool: return fns<uint8_t>(fold);
+template <class F>
+BlockReducer of_numbers(DType lane) {
+    switch (lane) {
+        case DType::Float32: return FoldBlocks<F, float, float, AsIs>::make(lane);
+        case DType::Float64: return FoldBlocks<F, double, double, AsIs>::make(lane);
+        case DType::Int64: return FoldBlocks<F, int64_t, int64_t, AsIs>::make(lane);
         default: return {};
     }
+}
+/// Narrow floats too, from where they lie.
+template <class F>
+BlockReducer of_stored(DType lane) {
+    switch (lane) {
+        case DType::Float16: return FoldBlocks<F, float, hwy::float16_t, AsIs>::make(lane);
+        case DType::BFloat16: return FoldBlocks<F, float, hwy::bfloat16_t, AsIs>::make(lane);
+        default: return of_numbers<F>(lane);
+    }
+}
+template <class F>
+BlockReducer of_ordered(DType lane) {
+    switch (lane) {
+        case DType::Int32: return FoldBlocks<F, int32_t, int32_t, AsIs>::make(lane);
+        case DType::UInt64: return FoldBlocks<F, uint64_t, uint64_t, AsIs>::make(lane);
+        default: return of_stored<F>(lane);
+    }
+}
+
+BlockReducer find_fold(Fold fold, DType lane) {
+    switch (fold) {
+        case Fold::Sum: return of_stored<SumFold>(lane);
+        case Fold::Product: return of_numbers<ProductFold>(lane);
+        case Fold::Largest: return of_ordered<ExtremeFold<true>>(lane);
+        default: return of_ordered<ExtremeFold<false>>(lane);
+    }
+}
+
+struct IsNonzero {
+    template <class D, class V>
+    HWY_INLINE V operator()(D d, V x, int64_t) const {
+        return hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Set(d, 1));
+    }
+};
+struct Magnitude {
+    template <class D, class V>
+    HWY_INLINE V operator()(D, V x, int64_t) const {
+        return hn::Abs(x);
+    }
+};
+struct Square {
+    template <class D, class V>
+    HWY_INLINE V operator()(D, V x, int64_t) const {
+        return hn::Mul(x, x);
+    }
+};
+struct Power {
+    explicit Power(double exponent) : exponent_(exponent) {}
+    template <class D, class V>
+    HWY_INLINE V operator()(D d, V x, int64_t) const {
+        return pow(d, hn::Abs(x), hn::Set(d, exponent_));
+    }
+
+private:
+    double exponent_;
+};
+
+/// In double, so that squares of what float32 can hold neither overflow nor vanish.
+template <class In>
+BlockReducer norm_of(NormOf what, DType lane) {
+    switch (what) {
+        case NormOf::Nonzero: return FoldBlocks<SumFold, double, In, IsNonzero>::make(lane);
+        case NormOf::Magnitude: return FoldBlocks<SumFold, double, In, Magnitude>::make(lane);
+        case NormOf::Square: return FoldBlocks<SumFold, double, In, Square>::make(lane);
+        case NormOf::Power: return FoldBlocks<SumFold, double, In, Power>::make(lane);
+        case NormOf::Largest: return FoldBlocks<ExtremeFold<true>, double, In, Magnitude>::make(lane);
+        default: return FoldBlocks<ExtremeFold<false>, double, In, Magnitude>::make(lane);
+    }
+}
+BlockReducer find_norm(NormOf what, DType lane) {
+    return lane == DType::Float32 ? norm_of<float>(what, lane) : norm_of<double>(what, lane);
 }
 
 }  // namespace
@@ -178,141 +117,131 @@ HWY_AFTER_NAMESPACE();
 namespace clikart::cpu {
 namespace {
 
-HWY_EXPORT(find_reduce);
+HWY_EXPORT(find_fold);
+HWY_EXPORT(find_norm);
 
-int64_t blocks_of(int64_t extent) {
-    return std::max<int64_t>(1, (extent + kBlock - 1) / kBlock);
+template <class T>
+void finish_as_is(const void* partial, int64_t n, int64_t, double, void* const* results) {
+    std::memcpy(results[0], partial, static_cast<size_t>(n) * sizeof(T));
+}
+template <class T>
+void finish_mean(const void* partial, int64_t n, int64_t extent, double, void* const* results) {
+    const auto* sums = static_cast<const T*>(partial);
+    for (int64_t i = 0; i < n; ++i) static_cast<T*>(results[0])[i] = sums[i] / static_cast<T>(extent);
+}
+void finish_any(const void* partial, int64_t n, int64_t, double, void* const* results) {
+    for (int64_t i = 0; i < n; ++i) static_cast<bool*>(results[0])[i] = static_cast<const int64_t*>(partial)[i] > 0;
+}
+void finish_all(const void* partial, int64_t n, int64_t extent, double, void* const* results) {
+    for (int64_t i = 0; i < n; ++i) static_cast<bool*>(results[0])[i] = static_cast<const int64_t*>(partial)[i] == extent;
+}
+void finish_norm(const void* partial, int64_t n, int64_t, double p, void* const* results) {
+    const auto* sums = static_cast<const double*>(partial);
+    auto* out = static_cast<double*>(results[0]);
+    for (int64_t i = 0; i < n; ++i) out[i] = p == 2 ? std::sqrt(sums[i]) : p == 0 || p == 1 || std::isinf(p) ? sums[i] : std::pow(sums[i], 1 / p);
 }
 
-/// Folds `blocks` results of `width` elements each, lying one after the other, in pairs of neighbours; the result
-/// ends in the first.
-void fold_blocks(const ReduceFns& fns, char* partial, int64_t blocks, int64_t width, int64_t element) {
-    for (int64_t m = blocks; m > 1; m = (m + 1) / 2) {
-        for (int64_t i = 0; i < m / 2; ++i) {
-            fns.combine(partial + 2 * i * width * element, partial + (2 * i + 1) * width * element, width, partial + i * width * element);
-        }
-        if (m % 2) std::memcpy(partial + (m / 2) * width * element, partial + (m - 1) * width * element, static_cast<size_t>(width * element));
-    }
+BlockReducer fold_of(Fold fold, DType lane) {
+    BlockReducer reducer = HWY_DYNAMIC_DISPATCH(find_fold)(fold, lane);
+    reducer.results[0] = lane_of(lane);
+    reducer.any_order = fold == Fold::Largest || fold == Fold::Smallest || lane == DType::Int64;
+    reducer.finish = size_of(lane_of(lane)) == 4 ? &finish_as_is<uint32_t> : &finish_as_is<uint64_t>;
+    return reducer;
 }
 
-void reduce_rows(const KernelCall& call, const ReduceFns& fns, const ReduceLayout& in, char* out, int64_t element) {
-    const auto* data = static_cast<const char*>(in.data);
-    const int64_t blocks = blocks_of(in.extent);
-    if (blocks == 1) {
-        const int64_t rows = std::max<int64_t>(1, kPiece / std::max<int64_t>(1, in.extent));
-        parallel_for(call, (in.outer + rows - 1) / rows, [&](int64_t piece) {
-            for (int64_t r = piece * rows; r < std::min(in.outer, (piece + 1) * rows); ++r) {
-                fns.row_block(data + r * in.extent * element, in.extent, out + r * element);
-            }
-        });
-        return;
-    }
-    const Scratch partial(static_cast<size_t>(in.outer * blocks * element));
-    constexpr int64_t kBlocksPerPiece = kPiece / kBlock;
-    const int64_t all = in.outer * blocks;
-    parallel_for(call, (all + kBlocksPerPiece - 1) / kBlocksPerPiece, [&](int64_t piece) {
-        for (int64_t b = piece * kBlocksPerPiece; b < std::min(all, (piece + 1) * kBlocksPerPiece); ++b) {
-            const int64_t row = b / blocks, at = b % blocks * kBlock;
-            fns.row_block(data + (row * in.extent + at) * element, std::min(kBlock, in.extent - at), partial.as<char>() + b * element);
-        }
-    });
-    for (int64_t r = 0; r < in.outer; ++r) {
-        char* first = partial.as<char>() + r * blocks * element;
-        fold_blocks(fns, first, blocks, 1, element);
-        std::memcpy(out + r * element, first, static_cast<size_t>(element));
-    }
-}
-
-void reduce_columns(const KernelCall& call, const ReduceFns& fns, const ReduceLayout& in, char* out, int64_t element) {
-    const auto* data = static_cast<const char*>(in.data);
-    const int64_t blocks = blocks_of(in.extent), strips = (in.inner + kColumns - 1) / kColumns;
-    parallel_for(call, in.outer * strips, [&](int64_t piece) {
-        const int64_t o = piece / strips, column = piece % strips * kColumns, columns = std::min(kColumns, in.inner - column);
-        const Scratch partial(static_cast<size_t>(blocks * columns * element));
-        for (int64_t b = 0; b < blocks; ++b) {
-            const char* from = data + ((o * in.extent + b * kBlock) * in.inner + column) * element;
-            fns.column_block(from, in.inner, std::min(kBlock, in.extent - b * kBlock), columns, partial.as<char>() + b * columns * element);
-        }
-        fold_blocks(fns, partial.as<char>(), blocks, columns, element);
-        std::memcpy(out + (o * in.inner + column) * element, partial.as<char>(), static_cast<size_t>(columns * element));
-    });
-}
-
-int64_t reduce(const KernelCall& call, Fold fold) {
-    const View& in = call.inputs[0];
-    bool reduced[kMaxRank];
-    reduced_dims(*call.attributes, attribute::sum_dims, in.rank, reduced);
-    const ReduceLayout layout(call, in, reduced);
-    const ReduceFns fns = HWY_DYNAMIC_DISPATCH(find_reduce)(fold, dtype_of(in));
-    auto* out = static_cast<char*>(call.outputs[0].data);
-    const int64_t element = size_of(dtype_of(in));
-    if (layout.inner == 1) {
-        reduce_rows(call, fns, layout, out, element);
-    } else {
-        reduce_columns(call, fns, layout, out, element);
-    }
-    return layout.extent;
+/// What a sum reads its elements as: narrow floats as they are.
+DType added_as(const KernelCall& call) {
+    const auto result = static_cast<DType>(call.compute);
+    return dtype_of(call.inputs[0]) == result && computes(result) ? result : sum_lane(result);
 }
 
 void sum(const KernelCall& call) {
-    reduce(call, Fold::Sum);
+    reduce_blocks(call, fold_of(Fold::Sum, added_as(call)), attribute::sum_dims);
 }
-void amax(const KernelCall& call) {
-    reduce(call, Fold::Max);
+void prod(const KernelCall& call) {
+    reduce_blocks(call, fold_of(Fold::Product, sum_lane(static_cast<DType>(call.compute))), attribute::prod_dims);
+}
+
+template <Fold F>
+void extreme(const KernelCall& call) {
+    const DType dtype = dtype_of(call.inputs[0]);
+    reduce_blocks(call, fold_of(F, computes(dtype) ? dtype : order_lane(dtype)), attribute::amax_dims);
 }
 
 void mean(const KernelCall& call) {
-    const int64_t extent = reduce(call, Fold::Sum);
-    const View& out = call.outputs[0];
-    with_type(dtype_of(out), [&]<class T>() {
-        if constexpr (std::is_floating_point_v<T>) {
-            auto* values = static_cast<T*>(out.data);
-            for (int64_t i = 0, n = numel(shape_of(out)); i < n; ++i) values[i] /= static_cast<T>(extent);
-        }
-    });
+    BlockReducer reducer = fold_of(Fold::Sum, added_as(call));
+    reducer.finish = reducer.results[0] == DType::Float32 ? &finish_mean<float> : &finish_mean<double>;
+    reduce_blocks(call, reducer, attribute::mean_dims);
 }
 
-void argmax(const KernelCall& call) {
-    const View& in = call.inputs[0];
-    bool reduced[kMaxRank];
-    reduced_dims(*call.attributes, attribute::argmax_dims, in.rank, reduced);
-    ReduceLayout layout(call, in, reduced);
-    auto* out = static_cast<int64_t*>(call.outputs[0].data);
-    const int64_t element = size_of(dtype_of(in));
-    const auto find = HWY_DYNAMIC_DISPATCH(find_reduce)(Fold::Max, dtype_of(in)).argmax;
-    std::unique_ptr<Scratch> rows;
-    const char* data = static_cast<const char*>(layout.data);
-    if (layout.inner > 1) {  // turn columns into rows
-        rows = std::make_unique<Scratch>(static_cast<size_t>(layout.outer * layout.extent * layout.inner * element));
-        const Dims shape{layout.outer, layout.inner, layout.extent}, strides{layout.extent * layout.inner, 1, layout.inner};
-        const Dims dense = contiguous_strides(shape);
-        copy_view(call, {const_cast<void*>(layout.data), shape.data(), strides.data(), 3, in.dtype},
-                  {rows->as<void>(), shape.data(), dense.data(), 3, in.dtype});
-        data = rows->as<char>();
-    }
-    const int64_t count = layout.outer * layout.inner, per_piece = std::max<int64_t>(1, kPiece / layout.extent);
-    parallel_for(call, (count + per_piece - 1) / per_piece, [&](int64_t piece) {
-        for (int64_t r = piece * per_piece; r < std::min(count, (piece + 1) * per_piece); ++r) out[r] = find(data + r * layout.extent * element, layout.extent);
-    });
+BlockReducer nonzero_counter() {
+    BlockReducer reducer = fold_of(Fold::Sum, DType::Int64);
+    reducer.counts_nonzero = true;
+    return reducer;
 }
 
-KernelFn if_known(DType t, KernelFn kernel) {
-    return HWY_DYNAMIC_DISPATCH(find_reduce)(Fold::Sum, t).row_block ? kernel : nullptr;
+void count_nonzero(const KernelCall& call) {
+    reduce_blocks(call, nonzero_counter(), attribute::count_nonzero_dims);
+}
+
+template <bool All>
+void truth(const KernelCall& call) {
+    BlockReducer reducer = nonzero_counter();
+    reducer.finish = All ? &finish_all : &finish_any;
+    reducer.results[0] = DType::Bool;
+    reduce_blocks(call, reducer, attribute::any_dims);
+}
+
+void norm(const KernelCall& call) {
+    const double p = call.attributes->real(attribute::norm_p);
+    const NormOf what = p == 0           ? NormOf::Nonzero
+                        : p == 1         ? NormOf::Magnitude
+                        : p == 2         ? NormOf::Square
+                        : !std::isinf(p) ? NormOf::Power
+                        : p > 0          ? NormOf::Largest
+                                         : NormOf::Smallest;
+    BlockReducer reducer = HWY_DYNAMIC_DISPATCH(find_norm)(what, lane_of(static_cast<DType>(call.compute)));
+    reducer.parameter = p;
+    reducer.finish = &finish_norm;
+    reducer.results[0] = DType::Float64;
+    reduce_blocks(call, reducer, attribute::norm_dims);
+}
+
+KernelFn for_numbers(DType t, KernelFn kernel) {
+    return category_of(t) != DTypeCategory::Float || computes(t) ? kernel : nullptr;
+}
+KernelFn for_floats(DType t, KernelFn kernel) {
+    return computes(t) ? kernel : nullptr;
 }
 
 }  // namespace
 
 KernelFn kernel_sum(DType t) {
-    return if_known(t, &kernel<sum>);
+    return for_numbers(t, &kernel<sum>);
 }
-KernelFn kernel_mean(DType t) {
-    return if_known(t, &kernel<mean>);
+KernelFn kernel_prod(DType t) {
+    return for_numbers(t, &kernel<prod>);
 }
 KernelFn kernel_amax(DType t) {
-    return if_known(t, &kernel<amax>);
+    return for_numbers(t, &kernel<extreme<Fold::Largest>>);
 }
-KernelFn kernel_argmax(DType t) {
-    return if_known(t, &kernel<argmax>);
+KernelFn kernel_amin(DType t) {
+    return for_numbers(t, &kernel<extreme<Fold::Smallest>>);
+}
+KernelFn kernel_count_nonzero(DType t) {
+    return for_numbers(t, &kernel<count_nonzero>);
+}
+KernelFn kernel_any(DType t) {
+    return for_numbers(t, &kernel<truth<false>>);
+}
+KernelFn kernel_all(DType t) {
+    return for_numbers(t, &kernel<truth<true>>);
+}
+KernelFn kernel_mean(DType t) {
+    return for_floats(t, &kernel<mean>);
+}
+KernelFn kernel_norm(DType t) {
+    return for_floats(t, &kernel<norm>);
 }
 
 }  // namespace clikart::cpu

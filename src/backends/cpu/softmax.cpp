@@ -1,4 +1,5 @@
-// softmax along rows of one contiguous dimension; other layouts are copied into rows and back.
+// softmax, log_softmax, softmin, along rows or down columns; what does not lie in rows or columns of float or double goes
+// through tiles.  Both ways add up in the same order.
 #include "backends/cpu/simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -6,17 +7,40 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <cmath>
+
+#include "backends/cpu/box.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/loop.h"
 #include "backends/cpu/math-inl.h"
-#include "backends/cpu/tile.h"
 
 #ifndef CLIKART_CPU_SOFTMAX_ONCE
 #define CLIKART_CPU_SOFTMAX_ONCE
 namespace clikart::cpu {
 
-/// One row of n contiguous elements.
+enum class Softmax { Plain, Log, OfNegative };
+
+/// One row of n contiguous elements; `out` may be `in`.
 using SoftmaxRow = void (*)(const void* in, void* out, int64_t n);
+
+/// Columns of n elements; pitches are between their elements.  `out` may be `in`.
+struct SoftmaxColumns {
+    const void* in;
+    int64_t in_pitch;
+    void* out;
+    int64_t out_pitch;
+    int64_t n, columns;
+    void* work;  // kColumnWork bytes for each column
+};
+
+inline constexpr int64_t kSumBlock = 4096;
+inline constexpr int64_t kSumLanes = 16;  // fixed, so that the sum's order is the same for every instruction set
+inline constexpr int64_t kColumnWork = (kSumLanes + 2) * static_cast<int64_t>(sizeof(double));
+
+struct SoftmaxFns {
+    SoftmaxRow row;
+    void (*columns)(const SoftmaxColumns&);
+};
 
 }  // namespace clikart::cpu
 #endif
@@ -27,10 +51,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int64_t kSumBlock = 4096;
-constexpr int64_t kSumLanes = 16;  // fixed, so that the sum's order is the same for every instruction set
-
-template <class T>
+template <class T, Softmax Kind>
 void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
     const hn::CappedTag<T, kSumLanes> d;
     constexpr auto step = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, kSumLanes>()));
@@ -47,8 +68,16 @@ void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
     };
     const V nothing = hn::Set(d, lowest);
     const auto load = [&](int64_t at, auto mask, auto whole) {
-        if constexpr (whole) return hn::LoadU(d, in + at);
-        return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, in + at), nothing);
+        const auto signed_ = [](V x) { return Kind == Softmax::OfNegative ? hn::Neg(x) : x; };
+        if constexpr (whole) return signed_(hn::LoadU(d, in + at));
+        return hn::IfThenElse(mask, signed_(hn::MaskedLoad(mask, d, in + at)), nothing);
+    };
+    const auto store = [&](V x, int64_t at, auto mask, auto whole) {
+        if constexpr (whole) {
+            hn::StoreU(x, d, out + at);
+        } else {
+            hn::BlendedStore(x, mask, d, out + at);
+        }
     };
 
     V largest = nothing;  // a NaN may be lost here, but comes back through exp below
@@ -67,11 +96,10 @@ void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
         vectors(block, std::min(n, block + kSumBlock), [&](int64_t at, auto mask, auto whole) {
             const V e = exp(d, hn::Sub(load(at, mask, whole), shift));
             V& s = sums[at % kSumLanes / step];
+            if constexpr (Kind != Softmax::Log) store(e, at, mask, whole);
             if constexpr (whole) {
-                hn::StoreU(e, d, out + at);
                 s = hn::Add(s, e);
             } else {
-                hn::BlendedStore(e, mask, d, out + at);
                 s = hn::Add(s, hn::IfThenElseZero(mask, e));
             }
         });
@@ -81,18 +109,95 @@ void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
         }
         sum += static_cast<double>(lanes[0]);
     }
-    const V total = hn::Set(d, static_cast<T>(sum));
-    vectors(0, n, [&](int64_t at, auto mask, auto whole) {
-        if constexpr (whole) {
-            hn::StoreU(hn::Div(hn::LoadU(d, out + at), total), d, out + at);
-        } else {
-            hn::BlendedStore(hn::Div(hn::MaskedLoad(mask, d, out + at), total), mask, d, out + at);
-        }
-    });
+    if constexpr (Kind == Softmax::Log) {
+        const V log_of_sum = hn::Set(d, static_cast<T>(std::log(sum)));
+        vectors(0, n, [&](int64_t at, auto mask, auto whole) { store(hn::Sub(hn::Sub(load(at, mask, whole), shift), log_of_sum), at, mask, whole); });
+    } else {
+        const V total = hn::Set(d, static_cast<T>(sum));
+        vectors(0, n, [&](int64_t at, auto mask, auto whole) {
+            const V e = whole ? hn::LoadU(d, out + at) : hn::MaskedLoad(mask, d, out + at);
+            store(hn::Div(e, total), at, mask, whole);
+        });
+    }
 }
 
-SoftmaxRow find_softmax(DType t) {
-    return t == DType::Float32 ? &softmax_row<float> : t == DType::Float64 ? &softmax_row<double> : nullptr;
+template <class T, Softmax Kind>
+void softmax_columns(const SoftmaxColumns& call) {
+    const hn::ScalableTag<T> d;
+    using V = hn::Vec<decltype(d)>;
+    const auto step = static_cast<int64_t>(hn::Lanes(d));
+    const int64_t columns = call.columns, n = call.n;
+    auto* totals = static_cast<double*>(call.work);
+    auto* largest = reinterpret_cast<T*>(totals + columns);
+    T* lanes = largest + columns;
+    const auto full = hn::FirstN(d, static_cast<size_t>(step));
+    const auto each = [&](auto&& f) {
+        int64_t c = 0;
+        for (; c + step <= columns; c += step) f(c, full, std::true_type());
+        if (c < columns) f(c, hn::FirstN(d, static_cast<size_t>(columns - c)), std::false_type());
+    };
+    const auto load = [&](const T* from, auto mask, auto whole) {
+        if constexpr (whole) return hn::LoadU(d, from);
+        return hn::MaskedLoad(mask, d, from);
+    };
+    const auto store = [&](V x, T* to, auto mask, auto whole) {
+        if constexpr (whole) {
+            hn::StoreU(x, d, to);
+        } else {
+            hn::BlendedStore(x, mask, d, to);
+        }
+    };
+    const auto input = [&](int64_t i, int64_t c, auto mask, auto whole) {
+        const V x = load(static_cast<const T*>(call.in) + i * call.in_pitch + c, mask, whole);
+        return Kind == Softmax::OfNegative ? hn::Neg(x) : x;
+    };
+    const auto output = [&](int64_t i, int64_t c) { return static_cast<T*>(call.out) + i * call.out_pitch + c; };
+
+    std::fill(largest, largest + columns, -std::numeric_limits<T>::infinity());
+    for (int64_t i = 0; i < n; ++i) {
+        each([&](int64_t c, auto mask, auto whole) { store(hn::Max(load(largest + c, mask, whole), input(i, c, mask, whole)), largest + c, mask, whole); });
+    }
+    std::fill(totals, totals + columns, 0.0);
+    for (int64_t block = 0; block < n; block += kSumBlock) {
+        std::fill(lanes, lanes + kSumLanes * columns, T(0));
+        for (int64_t i = block; i < std::min(n, block + kSumBlock); ++i) {
+            T* lane = lanes + i % kSumLanes * columns;
+            each([&](int64_t c, auto mask, auto whole) {
+                const V e = exp(d, hn::Sub(input(i, c, mask, whole), load(largest + c, mask, whole)));
+                if constexpr (Kind != Softmax::Log) store(e, output(i, c), mask, whole);
+                store(hn::Add(load(lane + c, mask, whole), e), lane + c, mask, whole);
+            });
+        }
+        for (int64_t half = kSumLanes / 2; half >= 1; half /= 2) {
+            for (int64_t k = 0; k < half * columns; ++k) lanes[k] += lanes[half * columns + k];
+        }
+        for (int64_t c = 0; c < columns; ++c) totals[c] += static_cast<double>(lanes[c]);
+    }
+    T* total = lanes;  // or its logarithm
+    for (int64_t c = 0; c < columns; ++c) total[c] = static_cast<T>(Kind == Softmax::Log ? std::log(totals[c]) : totals[c]);
+    for (int64_t i = 0; i < n; ++i) {
+        each([&](int64_t c, auto mask, auto whole) {
+            T* to = output(i, c);
+            const V by = load(total + c, mask, whole);
+            if constexpr (Kind == Softmax::Log) {
+                store(hn::Sub(hn::Sub(input(i, c, mask, whole), load(largest + c, mask, whole)), by), to, mask, whole);
+            } else {
+                store(hn::Div(load(to, mask, whole), by), to, mask, whole);
+            }
+        });
+    }
+}
+
+template <class T, Softmax Kind>
+SoftmaxFns fns() {
+    return {&softmax_row<T, Kind>, &softmax_columns<T, Kind>};
+}
+template <class T>
+SoftmaxFns softmax_of(Softmax kind) {
+    return kind == Softmax::Plain ? fns<T, Softmax::Plain>() : kind == Softmax::Log ? fns<T, Softmax::Log>() : fns<T, Softmax::OfNegative>();
+}
+SoftmaxFns find_softmax(Softmax kind, DType lane) {
+    return lane == DType::Float32 ? softmax_of<float>(kind) : softmax_of<double>(kind);
 }
 
 }  // namespace
@@ -105,45 +210,126 @@ namespace {
 
 HWY_EXPORT(find_softmax);
 
-void softmax(const KernelCall& call) {
-    const View &in = call.inputs[0], &out = call.outputs[0];
-    const SoftmaxRow run = HWY_DYNAMIC_DISPATCH(find_softmax)(dtype_of(in));
-    const int64_t element = size_of(dtype_of(in));
-    int64_t extent = 1, stride_in = 1, stride_out = 1;
-    Dims shape = shape_of(out), strides_in = strides_of(in), strides_out = strides_of(out);
-    if (in.rank > 0) {
+constexpr int64_t kRowTile = 64 * 1024;      // elements
+constexpr int64_t kColumnTile = 256 * 1024;  // the same where columns are wanted wide: they are read from afar
+constexpr int64_t kRowsTogether = 32;        // of a tile: neighbours across the rows share cache lines
+constexpr int64_t kFewestColumns = 16, kMostColumns = 512;
+
+/// One softmax, cut into runs of neighbouring rows or columns.
+class Normalisation {
+public:
+    Normalisation(const KernelCall& call, Softmax kind);
+    void run();
+
+private:
+    void rows(const char* from, char* to, int64_t count) const;
+    void columns(const char* from, char* to, int64_t count) const;
+
+    const KernelCall& call_;
+    const View &in_, &out_;
+    const DType dtype_, lane_;
+    const int64_t bytes_, lane_bytes_;
+    const SoftmaxFns fns_;
+    const ConvertFn load_, store_;
+    Dims shape_, strides_in_, strides_out_;                     // without the dimension that sums to one,
+    int64_t extent_ = 1, step_in_ = 1, step_out_ = 1;           // which is here;
+    int64_t run_ = 1, next_in_ = 0, next_out_ = 0, above_ = 1;  // the last of shape_, and all above it
+    bool as_columns_ = false, direct_ = false;
+};
+
+Normalisation::Normalisation(const KernelCall& call, Softmax kind)
+    : call_(call),
+      in_(call.inputs[0]),
+      out_(call.outputs[0]),
+      dtype_(dtype_of(in_)),
+      lane_(lane_of(dtype_)),
+      bytes_(size_of(dtype_)),
+      lane_bytes_(size_of(lane_)),
+      fns_(HWY_DYNAMIC_DISPATCH(find_softmax)(kind, lane_)),
+      load_(find_convert(dtype_, lane_)),
+      store_(find_convert(lane_, dtype_)),
+      shape_(shape_of(out_)),
+      strides_in_(strides_of(in_)),
+      strides_out_(strides_of(out_)) {
+    if (in_.rank > 0) {
         const int64_t given = call.attributes->integer(attribute::softmax_dim);
-        const auto dim = static_cast<int>(given < 0 ? given + in.rank : given);
-        extent = shape[dim], stride_in = strides_in[dim], stride_out = strides_out[dim];
-        shape.erase(dim), strides_in.erase(dim), strides_out.erase(dim);
+        const auto dim = static_cast<int>(given < 0 ? given + in_.rank : given);
+        extent_ = shape_[dim], step_in_ = strides_in_[dim], step_out_ = strides_out_[dim];
+        shape_.erase(dim), strides_in_.erase(dim), strides_out_.erase(dim);
     }
-    const int64_t rows = numel(shape), per_piece = std::max<int64_t>(1, kPiece / 4 / extent);  // exp is dear
-    parallel_for(call, (rows + per_piece - 1) / per_piece, [&](int64_t piece) {
-        const Scratch tile(static_cast<size_t>(stride_in == 1 && stride_out == 1 ? 1 : extent * element));
-        for (int64_t r = piece * per_piece; r < std::min(rows, (piece + 1) * per_piece); ++r) {
-            int64_t rest = r, at_in = 0, at_out = 0;
-            for (int d = shape.rank() - 1; d >= 0; --d) {
-                at_in += rest % shape[d] * strides_in[d];
-                at_out += rest % shape[d] * strides_out[d];
-                rest /= shape[d];
+    if (const int last = shape_.rank() - 1; last >= 0) {
+        run_ = shape_[last], next_in_ = strides_in_[last], next_out_ = strides_out_[last];
+        shape_.erase(last), strides_in_.erase(last), strides_out_.erase(last);
+    }
+    above_ = numel(shape_);
+    as_columns_ = step_out_ != 1 && next_out_ == 1 && run_ >= kFewestColumns && std::abs(next_in_) <= std::abs(step_in_);
+    direct_ = dtype_ == lane_ && (as_columns_ ? next_in_ == 1 : step_in_ == 1 && step_out_ == 1);
+}
+
+void Normalisation::rows(const char* from, char* to, int64_t count) const {
+    if (direct_) {
+        for (int64_t r = 0; r < count; ++r) fns_.row(from + r * next_in_ * bytes_, to + r * next_out_ * bytes_, extent_);
+        return;
+    }
+    const int64_t pitch = extent_ + kRowsTogether;  // seldom a power of two
+    const Scratch tile(static_cast<size_t>(count * pitch * lane_bytes_));
+    const BoxDim gathered[] = {{count, next_in_, pitch}, {extent_, step_in_, 1}}, scattered[] = {{count, pitch, next_out_}, {extent_, 1, step_out_}};
+    move_box(gathered, from, bytes_, tile.as<void>(), lane_bytes_, load_);
+    for (int64_t r = 0; r < count; ++r) fns_.row(tile.as<char>() + r * pitch * lane_bytes_, tile.as<char>() + r * pitch * lane_bytes_, extent_);
+    move_box(scattered, tile.as<void>(), lane_bytes_, to, bytes_, store_);
+}
+
+void Normalisation::columns(const char* from, char* to, int64_t count) const {
+    const Scratch work(static_cast<size_t>(count * kColumnWork));
+    if (direct_) return fns_.columns({from, step_in_, to, step_out_, extent_, count, work.as<void>()});
+    const Scratch tile(static_cast<size_t>(count * extent_ * lane_bytes_));
+    const BoxDim gathered[] = {{extent_, step_in_, count}, {count, next_in_, 1}}, scattered[] = {{extent_, count, step_out_}, {count, 1, next_out_}};
+    move_box(gathered, from, bytes_, tile.as<void>(), lane_bytes_, load_);
+    fns_.columns({tile.as<void>(), count, tile.as<void>(), count, extent_, count, work.as<void>()});
+    move_box(scattered, tile.as<void>(), lane_bytes_, to, bytes_, store_);
+}
+
+void Normalisation::run() {
+    const int64_t together = as_columns_ ? std::clamp(kColumnTile / extent_, kFewestColumns, kMostColumns)
+                             : direct_   ? std::max<int64_t>(1, kPiece / 4 / extent_)  // exp is dear
+                                         : std::clamp<int64_t>(kRowTile / extent_, 1, kRowsTogether);
+    const int64_t runs = (run_ + together - 1) / together, all = above_ * runs;
+    const int64_t per_piece = std::max<int64_t>(1, kPiece / 4 / (extent_ * std::min(run_, together)));
+    parallel_for(call_, (all + per_piece - 1) / per_piece, [&](int64_t piece) {
+        for (int64_t k = piece * per_piece; k < std::min(all, (piece + 1) * per_piece); ++k) {
+            const int64_t first = k % runs * together, count = std::min(together, run_ - first);
+            int64_t rest = k / runs, at_in = first * next_in_, at_out = first * next_out_;
+            for (int d = shape_.rank() - 1; d >= 0; --d) {
+                at_in += rest % shape_[d] * strides_in_[d];
+                at_out += rest % shape_[d] * strides_out_[d];
+                rest /= shape_[d];
             }
-            const char* from = static_cast<const char*>(in.data) + at_in * element;
-            char* to = static_cast<char*>(out.data) + at_out * element;
-            if (stride_in == 1 && stride_out == 1) {
-                run(from, to, extent);
+            const char* from = static_cast<const char*>(in_.data) + at_in * bytes_;
+            char* to = static_cast<char*>(out_.data) + at_out * bytes_;
+            if (as_columns_) {
+                columns(from, to, count);
             } else {
-                gather(from, stride_in, tile.as<char>(), extent, element);
-                run(tile.as<char>(), tile.as<char>(), extent);
-                scatter(tile.as<char>(), to, stride_out, extent, element);
+                rows(from, to, count);
             }
         }
     });
 }
 
+template <Softmax Kind>
+void softmax(const KernelCall& call) {
+    Normalisation(call, Kind).run();
+}
+
 }  // namespace
 
 KernelFn kernel_softmax(DType t) {
-    return HWY_DYNAMIC_DISPATCH(find_softmax)(t) ? &kernel<softmax> : nullptr;
+    return computes(t) ? &kernel<softmax<Softmax::Plain>> : nullptr;
+}
+KernelFn kernel_log_softmax(DType t) {
+    return computes(t) ? &kernel<softmax<Softmax::Log>> : nullptr;
+}
+KernelFn kernel_softmin(DType t) {
+    return computes(t) ? &kernel<softmax<Softmax::OfNegative>> : nullptr;
 }
 
 }  // namespace clikart::cpu
