@@ -1,7 +1,7 @@
 #include "backends/cpu/simd.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backends/cpu/lanes.cpp"
+#define HWY_TARGET_INCLUDE "backends/cpu/widening.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
