@@ -400,3 +400,28 @@ def test_many_parts_are_joined() -> None:
     rows = [counted(70, 33) + i for i in range(50)]
     for dim in (0, 1, 2):
         np.testing.assert_array_equal(crt.stack([crt.tensor(r) for r in rows], dim).numpy(), np.stack(rows, dim))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "uint8"])
+def test_elementwise_operators_of_transposed_operands_have_the_same_bits(dtype: str) -> None:
+    for shape in [(130, 70), (70, 130), (3, 65, 129), (16, 16), (1600, 1501)]:
+        x, y = (
+            crt.cast(crt.tensor(np.random.default_rng(i).standard_normal(s).astype("float32") * 9), getattr(crt, dtype))
+            for i, s in enumerate([shape, shape[::-1]])
+        )
+        crossed = crt.permute(y, range(y.ndim)[::-1])
+        dense = crt.copy(crossed)
+        condition = crt.gt(crossed, 1)
+
+        def results(t: crt.Tensor, x: crt.Tensor = x, condition: crt.Tensor = condition) -> list[crt.Tensor]:
+            one = crt.neg(t) if dtype == "uint8" else crt.tanh(t)
+            return [one, crt.add(x, t), crt.mul(t, x), crt.maximum(t, t), crt.where(condition, t, x), crt.lt(x, t)]
+
+        for got, want in zip(results(crossed), results(dense), strict=True):
+            assert got.bytes() == want.bytes()
+        target, want = crt.copy(y), crt.add(dense, x)
+        crt.permute(target, range(y.ndim)[::-1]).add_(x)
+        assert crt.permute(target, range(y.ndim)[::-1]).bytes() == want.bytes()
+        target = crt.copy(x)
+        target.add_(crossed)
+        assert target.bytes() == want.bytes()

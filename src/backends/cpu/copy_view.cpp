@@ -155,20 +155,24 @@ void CopyPlan::copy_tile(char* to, const char* from, int64_t rows, int64_t colum
         }
         return;
     }
+    alignas(64) char tile[kTileBytes];
+    const int64_t step = columns * from_element_;
+    const bool together = !convert_ && streamed_ && to_step == step;  // the rows of the result are one stretch of memory
     if (columns * from_element_ < kSquare) {
         for (int64_t j = 0; j < columns; ++j) {
+            char* const place = (together ? tile : to) + j * to_element_;
             if (convert_) {
-                convert_(from + j * from_step, 1, to + j * to_element_, crossing_.to, rows);
+                convert_(from + j * from_step, 1, place, crossing_.to, rows);
             } else {
-                scatter(from + j * from_step, to + j * to_element_, crossing_.to, rows, to_element_);
+                scatter(from + j * from_step, place, crossing_.to, rows, to_element_);
             }
         }
+        if (together) stream(to, 0, tile, 0, 1, rows * step);
         return;
     }
     // By way of a tile that is dense: rows of large matrices compete for the same few lines of the first-level cache.
-    alignas(64) char tile[kTileBytes];
-    const int64_t step = columns * from_element_;
     transpose(from, from_step, tile, step, rows, columns, from_element_);
+    if (together) return stream(to, 0, tile, 0, 1, rows * step);
     if (!convert_ && streamed_) return stream(to, to_step, tile, step, rows, step);
     for (int64_t i = 0; i < rows; ++i) {
         char* const row = to + i * to_step;

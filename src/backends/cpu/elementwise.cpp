@@ -71,10 +71,12 @@ void run_blocks(const KernelCall& call, const ElementLoop& loop, const StridedLo
         lanes[k].stride = 1;
         lanes[k].direct = dtype_of(call.inputs[k]) == loop.in[k];
     }
+    // Large results are put together here and then go past the caches.
+    const bool streamed = to.stride == 1 && walk.count() * to.element >= kStreamedBytes;
     constexpr int64_t blocks_per_piece = kPiece / (kRows * kColumns);
     const int64_t blocks = walk.count() / (rows * columns) * down * across;
     parallel_for(call, (blocks + blocks_per_piece - 1) / blocks_per_piece, [&](int64_t piece) {
-        alignas(64) char tiles[N][kRows * kColumns * kWidest];
+        alignas(64) char tiles[N + 1][kRows * kColumns * kWidest];
         for (int64_t block = piece * blocks_per_piece; block < std::min(blocks, (piece + 1) * blocks_per_piece); ++block) {
             const int64_t row = block % down * kRows, column = block / down % across * kColumns;
             const int64_t n_rows = std::min(kRows, rows - row), n_columns = std::min(kColumns, columns - column);
@@ -95,14 +97,19 @@ void run_blocks(const KernelCall& call, const ElementLoop& loop, const StridedLo
                 if (k == 0 || !transposed[k - 1]) continue;
                 const int64_t element = walk.element(k);
                 step[k] = n_columns * element;
-                transpose(p[k], walk.inner_stride(k) * element, tiles[k - 1], step[k], n_rows, n_columns, element);
-                p[k] = tiles[k - 1];
+                transpose(p[k], walk.inner_stride(k) * element, tiles[k], step[k], n_rows, n_columns, element);
+                p[k] = tiles[k];
             }
+            char* const place = p[0];
+            const int64_t bytes = n_columns * to.element, place_step = step[0];
+            if (streamed) p[0] = tiles[0], step[0] = bytes;
             for (int64_t i = 0; i < n_rows; ++i) {
                 run_tiles<N>(call, loop, lanes, to, p, n_columns);
                 for (int k = 0; k <= N; ++k) p[k] += step[k];
             }
+            if (streamed) stream(place, place_step, tiles[0], bytes, n_rows, bytes);
         }
+        if (streamed) finish_streams();
     });
 }
 

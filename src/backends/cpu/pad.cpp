@@ -7,7 +7,9 @@
 namespace clikart::cpu {
 namespace {
 
-constexpr int64_t kLongestUnit = 1024;  // elements
+constexpr int64_t kLongestUnit = 1024;   // elements
+constexpr int64_t kStretch = 8 * 1024;   // bytes of results that are put together before they are written past the caches
+constexpr int64_t kNothing = INT64_MIN;  // instead of an offset: there is nothing but the value
 
 struct Axis {
     int64_t in, out, before;  // how many there are, and how many come before them
@@ -42,36 +44,49 @@ public:
         rows_ = 1;
         for (int d = 0; d < row_; ++d) rows_ *= axes_[d].out;
         piece_ = std::max<int64_t>(1, kPiece / unit_);
+        streamed_ = rows_ * axes_[row_].out * unit_ * element_ >= kStreamedBytes;
     }
 
     int64_t pieces() const noexcept { return (rows_ * axes_[row_].out + piece_ - 1) / piece_; }
 
     void run(int64_t piece) const {
-        const int64_t length = axes_[row_].out, end = std::min(rows_ * length, (piece + 1) * piece_);
-        int64_t at = piece * piece_;
-        char* to = static_cast<char*>(out_.data) + at * unit_ * element_;
+        const int64_t length = axes_[row_].out, end = std::min(rows_ * length, (piece + 1) * piece_), bytes = unit_ * element_;
+        int64_t at = piece * piece_, rest = at / length, begin = at % length;
         int64_t index[kMaxRank];
-        int64_t rest = at / length, begin = at % length;
         for (int d = row_ - 1; d >= 0; --d) {
             index[d] = rest % axes_[d].out;
             rest /= axes_[d].out;
         }
+        int64_t offset[kMaxRank + 1];  // that the dimensions before each make up
+        offset[0] = 0;
+        find_offsets(index, 0, offset);
+        // Large results are put together here and then go past the caches.
+        alignas(64) char stretch[kStretch];
+        char* to = static_cast<char*>(out_.data) + at * bytes;
+        const int64_t most = streamed_ ? kStretch / bytes : end - at;
         while (at < end) {
-            const int64_t n = std::min(length - begin, end - at);
-            const char* const from = source_row(index);
-            if (from) {
-                copy_row(from, begin, begin + n, to);
-            } else {
-                fill(n, to);
+            char* const place = streamed_ ? stretch : to;
+            int64_t made = 0;
+            while (at < end && made < most) {
+                const int64_t n = std::min({length - begin, end - at, most - made});
+                if (offset[row_] == kNothing) {
+                    fill(n, place + made * bytes);
+                } else {
+                    copy_row(static_cast<const char*>(in_.data) + offset[row_] * element_, begin, begin + n, place + made * bytes);
+                }
+                at += n;
+                made += n;
+                begin += n;
+                if (begin < length) continue;
+                begin = 0;
+                int d = row_ - 1;
+                while (d >= 0 && ++index[d] == axes_[d].out) index[d--] = 0;
+                if (d >= 0) find_offsets(index, d, offset);
             }
-            at += n;
-            begin = 0;
-            to += n * unit_ * element_;
-            for (int d = row_ - 1; d >= 0; --d) {
-                if (++index[d] < axes_[d].out) break;
-                index[d] = 0;
-            }
+            if (streamed_) stream(to, 0, stretch, 0, 1, made * bytes);
+            to += made * bytes;
         }
+        if (streamed_) finish_streams();
     }
 
 private:
@@ -89,14 +104,12 @@ private:
         }
     }
 
-    const char* source_row(const int64_t* index) const noexcept {
-        int64_t offset = 0;
-        for (int d = 0; d < row_; ++d) {
-            const int64_t at = source(axes_[d], index[d]);
-            if (at < 0) return nullptr;
-            offset += at * in_.strides[d];
+    /// From dimension d on.
+    void find_offsets(const int64_t* index, int d, int64_t* offset) const noexcept {
+        for (; d < row_; ++d) {
+            const int64_t at = offset[d] == kNothing ? -1 : source(axes_[d], index[d]);
+            offset[d + 1] = at < 0 ? kNothing : offset[d] + at * in_.strides[d];
         }
-        return static_cast<const char*>(in_.data) + offset * element_;
     }
 
     void fill(int64_t units, char* to) const { fill_(value_, 0, to, 1, units * unit_); }
@@ -130,7 +143,8 @@ private:
     Axis axes_[kMaxRank];
     int row_;  // which dimension rows are of
     int64_t unit_ = 1, stride_, rows_, piece_;
-    bool joined_;          // the units of a row are neighbours
+    bool joined_;  // the units of a row are neighbours
+    bool streamed_;
     int64_t edge_stride_;  // from one source to the next on either side of the row
     RunFn copy_, fill_, edge_;
     alignas(8) char value_[kWidestElement];
