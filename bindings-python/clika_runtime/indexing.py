@@ -36,7 +36,7 @@ class _Plan:
         dim = 0
         for item in items:
             if item is None:
-                self._insert(dim)
+                self.view = _with_new(self.view, dim)
             elif item is Ellipsis:
                 continue
             elif isinstance(item, slice):
@@ -53,7 +53,7 @@ class _Plan:
                 dim += item.ndim
                 continue
             elif isinstance(item, bool) or (isinstance(item, Tensor) and item.dtype is bool_):
-                self._insert(dim)
+                self.view = _with_new(self.view, dim)
                 self.dims.append(dim)
                 self.arrays += _positions(ops.reshape(item, (1,)))
             elif isinstance(item, Tensor):
@@ -67,10 +67,6 @@ class _Plan:
             rest = [d for d in range(self.view.ndim) if d not in self.dims]
             self.view = ops.permute(self.view, (*self.dims, *rest))
             self.dims = list(range(len(self.dims)))
-
-    def _insert(self, dim: int) -> None:
-        shape = self.view.shape
-        self.view = ops.reshape(self.view, (*shape[:dim], 1, *shape[dim:]))
 
     def positions(self) -> list[Tensor]:
         """The arrays, also where they come from the mask."""
@@ -163,30 +159,46 @@ def _checked(item: Tensor, dtype: DType) -> Tensor:
 
 
 def _simple_view(x: Tensor, key: tuple[Any, ...]) -> Tensor | None:
-    """What ``_Plan`` makes of an index of plain ints and slices, maybe behind a '...', and with less ado; else None."""
-    rank, dim = x.ndim, 0
-    if key and key[0] is Ellipsis:
+    """What ``_Plan`` makes of an index of plain ints, slices and None, maybe behind a '...', and with less ado; else None."""
+    rank, used, dim = x.ndim, len(key), 0
+    behind = used > 0 and key[0] is Ellipsis
+    if behind:
         key = key[1:]
-        dim = rank - len(key)
+        used -= 1
     for item in key:
-        if type(item) is not slice and not (type(item) is int and -_LARGEST <= item <= _LARGEST):
+        if item is None:
+            used -= 1
+        elif type(item) is not slice and not (type(item) is int and -_LARGEST <= item <= _LARGEST):
             return None
-    if not 0 <= dim <= rank - len(key):
+    if used > rank:
         return None
+    if behind:
+        dim = rank - used
     view = x
     for item in key:
         if type(item) is int:
             view = ops.select(view, dim, item)
         else:
-            view = _sliced(view, dim, item)
+            view = _with_new(view, dim) if item is None else _sliced(view, dim, item)
             dim += 1
     return view if view is not x else None
+
+
+def _with_new(x: Tensor, dim: int) -> Tensor:
+    """A view with a new dimension of size 1."""
+    shape = x.shape
+    return ops.reshape(x, (*shape[:dim], 1, *shape[dim:]))
 
 
 def get(x: Tensor, key: Any) -> Tensor:
     """``x[key]``."""
     if type(key) is int and -_LARGEST <= key <= _LARGEST and x.ndim:
         return ops.select(x, 0, key)
+    if type(key) is Tensor and x.ndim:
+        if key.dtype is int64:
+            return ops.index(x, (key,), (0,))
+        if key.dtype is bool_ and key.shape == x.shape:
+            return ops.masked_select(x, key)
     if (view := _simple_view(x, key if type(key) is tuple else (key,))) is not None:
         return view
     plan = _Plan(x, key)

@@ -399,8 +399,6 @@ class Tensor(Operators, Shorthands, Methods):
 
     def copy_(self, other: TensorLike) -> Tensor:
         """Copies a tensor or a number, broadcast and converted, over this one."""
-        from ._convert import operand
-
         if scoped:
             apply()
         status = lib.clikart_copy_(self._handle, operand(other))
@@ -499,7 +497,7 @@ def _of_bytes(data: bytes, dtype: DType, shape: tuple[int, ...]) -> Tensor:
 # What needs the class above.
 from . import indexing as _indexing  # noqa: E402
 from . import ops as _ops  # noqa: E402
-from ._convert import operator_operand  # noqa: E402
+from ._convert import operand, operator_operand  # noqa: E402
 
 _shorthands.bind(_ops)
 install(Tensor, operator_operand)

@@ -104,9 +104,14 @@ def extremes(ops: list[Op]) -> dict[str, tuple[Op, ...]]:
 
 
 def _extreme_hints(name: str, ops: tuple[Op, ...], first: str, indent: str) -> str:
-    """The three ways to call it, and the first line of what does it."""
+    """The ways to call it."""
     along = ops[1].result_class
-    forms = (f"{first}", "Tensor"), (f"{first}, dim: int, keepdim: bool = False", along), (f"{first}, other: TensorLike", "Tensor")
+    forms = (
+        (first, "Tensor"),
+        (f"{first}, dim: int, keepdim: bool = False", along),
+        (f"{first}, dim: Tensor", "Tensor"),
+        (f"{first}, *, other: TensorLike", "Tensor"),
+    )
     return "".join(f"{indent}@overload\n{indent}def {name}({params}) -> {result}: ...\n" for params, result in forms)
 
 
