@@ -276,12 +276,13 @@ void integers(const uint32_t* words, int64_t groups, int64_t* out, const Integer
 }
 
 bool bernoulli_words(const uint32_t* words, const float* p, int64_t n, float* out) {
-    bool good = true;
-    for (int64_t i = 0; i < n; ++i) {
-        good &= p[i] >= 0 && p[i] <= 1;
-        out[i] = static_cast<double>(words[i]) < static_cast<double>(p[i]) * 4294967296.0 ? 1.0f : 0.0f;
+    int32_t bad = 0;
+    for (int64_t i = 0; i < n; ++i) {  // 31 bits: signed numbers are what there are instructions for
+        const double border = static_cast<double>(p[i]) * 2147483648.0;
+        bad |= !(p[i] >= 0) | !(p[i] <= 1);
+        out[i] = static_cast<double>(static_cast<int32_t>(words[i] >> 1)) < border ? 1.0f : 0.0f;
     }
-    return good;
+    return bad == 0;
 }
 bool bernoulli_pairs(const uint32_t* words, const double* p, int64_t n, double* out) {
     bool good = true;
