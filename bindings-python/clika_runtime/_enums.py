@@ -206,6 +206,16 @@ class OpCode(enum.Enum):
     LogicalOr = 285
     LogicalXor = 286
     Where = 287
+    Linear = 470
+    Addmm = 471
+    Baddbmm = 472
+    Bmm = 473
+    Mv = 474
+    Dot = 475
+    Outer = 476
+    Kron = 477
+    Tril = 478
+    Triu = 479
 
 
 class NodeKind(enum.Enum):

@@ -37,6 +37,7 @@ __all__ = [
     "acosh_",
     "add",
     "add_",
+    "addmm",
     "amax",
     "arange",
     "argmax",
@@ -50,6 +51,7 @@ __all__ = [
     "atan_",
     "atanh",
     "atanh_",
+    "baddbmm",
     "bitwise_and",
     "bitwise_and_",
     "bitwise_not",
@@ -58,6 +60,7 @@ __all__ = [
     "bitwise_or_",
     "bitwise_xor",
     "bitwise_xor_",
+    "bmm",
     "cast",
     "ceil",
     "ceil_",
@@ -73,6 +76,7 @@ __all__ = [
     "cosh_",
     "div",
     "div_",
+    "dot",
     "elu",
     "elu_",
     "eq",
@@ -120,6 +124,7 @@ __all__ = [
     "isnan",
     "isneginf",
     "isposinf",
+    "kron",
     "le",
     "leaky_relu",
     "leaky_relu_",
@@ -129,6 +134,7 @@ __all__ = [
     "lerp_",
     "lgamma",
     "lgamma_",
+    "linear",
     "log",
     "log10",
     "log10_",
@@ -156,12 +162,14 @@ __all__ = [
     "mish_",
     "mul",
     "mul_",
+    "mv",
     "nan_to_num",
     "nan_to_num_",
     "ne",
     "neg",
     "neg_",
     "nonzero",
+    "outer",
     "permute",
     "pow",
     "pow_",
@@ -217,6 +225,8 @@ __all__ = [
     "tanhshrink_",
     "threshold",
     "threshold_",
+    "tril",
+    "triu",
     "trunc",
     "trunc_",
     "trunc_divide",
@@ -338,6 +348,16 @@ _logical_and = lib.clikart_logical_and
 _logical_or = lib.clikart_logical_or
 _logical_xor = lib.clikart_logical_xor
 _where = lib.clikart_where
+_linear = lib.clikart_linear
+_addmm = lib.clikart_addmm
+_baddbmm = lib.clikart_baddbmm
+_bmm = lib.clikart_bmm
+_mv = lib.clikart_mv
+_dot = lib.clikart_dot
+_outer = lib.clikart_outer
+_kron = lib.clikart_kron
+_tril = lib.clikart_tril
+_triu = lib.clikart_triu
 _add_ = lib.clikart_add_
 _sub_ = lib.clikart_sub_
 _mul_ = lib.clikart_mul_
@@ -1157,7 +1177,8 @@ def concat(tensors: Iterable[TensorLike], dim: int = 0) -> Tensor:
 
 def matmul(a: TensorLike, b: TensorLike) -> Tensor:
     """The matrix product over the last two dimensions; the ones before broadcast.  A 1-d tensor is a row on the left and a
-    column on the right, and that dimension is gone from the result.
+    column on the right, and that dimension is gone from the result.  Products of float16 and bfloat16 add up in float32 and
+    are rounded once; integers wrap around.
 
     Args:
         a: [..., n, k] or [k].
@@ -4409,6 +4430,271 @@ def where(condition: TensorLike, a: TensorLike, b: TensorLike) -> Tensor:
     if scoped:
         apply()
     handle = _where(condition._handle if type(condition) is Tensor else operand(condition), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) -> Tensor:
+    """The fully connected layer: x times the transposed weight, plus bias.  Rounded once, after the bias.
+
+    Args:
+        x: [..., in].
+        weight: [out, in].
+        bias: [out].
+
+    Raises:
+        ValueError: shapes that do not fit.
+        TypeError: a number, different dtypes, or bools.
+
+    Example:
+        >>> y = crt.linear(crt.full([2, 3], 1.0), crt.full([4, 3], 2.0))
+    """
+    if scoped:
+        apply()
+    handle = _linear(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def addmm(input: TensorLike, a: TensorLike, b: TensorLike, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+    """``beta * input + alpha * (a @ b)`` for matrices, rounded once.  With beta 0 input is not read, so that its NaN stay out.
+
+    Args:
+        input: what is added; broadcast to the product.
+        a: [n, k].
+        b: [k, m].
+        beta: the factor of input.
+        alpha: the factor of the product.
+
+    Raises:
+        ValueError: shapes that do not fit, or factors that are no integers for integer tensors.
+        TypeError: a number, different dtypes, or bools.
+
+    Example:
+        >>> y = crt.addmm(crt.full([4], 1.0), crt.full([2, 3], 1.0), crt.full([3, 4], 2.0))
+    """
+    if scoped:
+        apply()
+    handle = _addmm(input._handle if type(input) is Tensor else operand(input), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), beta, alpha)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def baddbmm(input: TensorLike, a: TensorLike, b: TensorLike, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+    """``beta * input + alpha * (a @ b)`` for stacks of matrices, rounded once.  With beta 0 input is not read, so that its NaN
+    stay out.
+
+    Args:
+        input: what is added; broadcast to the product.
+        a: [batch, n, k].
+        b: [batch, k, m].
+        beta: the factor of input.
+        alpha: the factor of the product.
+
+    Raises:
+        ValueError: shapes that do not fit, or factors that are no integers for integer tensors.
+        TypeError: a number, different dtypes, or bools.
+
+    Example:
+        >>> y = crt.baddbmm(crt.full([4], 1.0), crt.full([5, 2, 3], 1.0), crt.full([5, 3, 4], 2.0))
+    """
+    if scoped:
+        apply()
+    handle = _baddbmm(input._handle if type(input) is Tensor else operand(input), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), beta, alpha)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def bmm(a: TensorLike, b: TensorLike) -> Tensor:
+    """The products of two stacks of matrices; as ``matmul``, without broadcasting.
+
+    Args:
+        a: [batch, n, k].
+        b: [batch, k, m].
+
+    Raises:
+        ValueError: shapes that do not fit.
+        TypeError: a number, different dtypes, or bools.
+
+    Example:
+        >>> y = crt.bmm(crt.full([5, 2, 3], 1.0), crt.full([5, 3, 4], 2.0))
+    """
+    if scoped:
+        apply()
+    handle = _bmm(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def mv(a: TensorLike, b: TensorLike) -> Tensor:
+    """The product of a matrix and a vector.
+
+    Args:
+        a: [n, k].
+        b: [k].
+
+    Raises:
+        ValueError: shapes that do not fit.
+        TypeError: a number, different dtypes, or bools.
+
+    Example:
+        >>> y = crt.mv(crt.full([2, 3], 1.0), crt.full([3], 2.0))
+    """
+    if scoped:
+        apply()
+    handle = _mv(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def dot(a: TensorLike, b: TensorLike) -> Tensor:
+    """The sum of the products of two vectors' elements.
+
+    Args:
+        a: [k].
+        b: [k].
+
+    Raises:
+        ValueError: shapes that do not fit.
+        TypeError: a number, different dtypes, or bools.
+
+    Example:
+        >>> y = crt.dot(crt.full([3], 1.0), crt.full([3], 2.0))
+    """
+    if scoped:
+        apply()
+    handle = _dot(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def outer(a: TensorLike, b: TensorLike) -> Tensor:
+    """Every element of one vector times every element of another; dtypes are promoted as in ``mul``.
+
+    Args:
+        a: [n].
+        b: [m].
+
+    Raises:
+        ValueError: not two vectors.
+
+    Example:
+        >>> y = crt.outer(crt.arange(0, 3), crt.arange(0, 2))
+    """
+    if scoped:
+        apply()
+    handle = _outer(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def kron(a: TensorLike, b: TensorLike) -> Tensor:
+    """The Kronecker product: every element of a times the whole of b, in blocks.  The one with fewer dimensions gets more in
+    front; dtypes are promoted as in ``mul``.
+
+    Args:
+        a: any shape.
+        b: any shape.
+
+    Raises:
+        ValueError: more than eight dimensions.
+
+    Example:
+        >>> y = crt.kron(crt.full([2, 2], 3.0), crt.full([2, 3], 2.0))
+    """
+    if scoped:
+        apply()
+    handle = _kron(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def tril(x: TensorLike, diagonal: int = 0) -> Tensor:
+    """The lower triangles of matrices; the other elements become zero.
+
+    Args:
+        x: [..., n, m].
+        diagonal: the last diagonal to keep: 0 is the main one, positive ones are above it.
+
+    Raises:
+        ValueError: fewer than two dimensions.
+
+    Example:
+        >>> y = crt.tril(crt.full([3, 3], 1.0))
+    """
+    if scoped:
+        apply()
+    handle = _tril(x._handle if type(x) is Tensor else operand(x), as_int(diagonal))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def triu(x: TensorLike, diagonal: int = 0) -> Tensor:
+    """The upper triangles of matrices; the other elements become zero.
+
+    Args:
+        x: [..., n, m].
+        diagonal: the first diagonal to keep: 0 is the main one, positive ones are above it.
+
+    Raises:
+        ValueError: fewer than two dimensions.
+
+    Example:
+        >>> y = crt.triu(crt.full([3, 3], 1.0))
+    """
+    if scoped:
+        apply()
+    handle = _triu(x._handle if type(x) is Tensor else operand(x), as_int(diagonal))
     if origins:
         attend()
     if not handle:

@@ -156,6 +156,16 @@ enum class OpCode : std::int32_t {
     LogicalOr = 285,
     LogicalXor = 286,
     Where = 287,
+    Linear = 470,
+    Addmm = 471,
+    Baddbmm = 472,
+    Bmm = 473,
+    Mv = 474,
+    Dot = 475,
+    Outer = 476,
+    Kron = 477,
+    Tril = 478,
+    Triu = 479,
 };
 
 /// Kinds of graph nodes.

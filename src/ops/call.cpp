@@ -83,7 +83,8 @@ KernelFn find_kernel(const OpInfo& info, DType dtype) {
 double estimate(const OpInfo& info, std::span<Tensor* const> inputs, const Dims& shape) {
     double elements = static_cast<double>(numel(shape));
     if (info.kind == NodeKind::Product) {
-        const Dims& a = inputs[0]->shape();
+        // What is added to a product comes before it, or after its two operands.
+        const Dims& a = inputs[info.code == OpCode::Addmm || info.code == OpCode::Baddbmm ? 1 : 0]->shape();
         constexpr double kOperationsPerNanosecond = 50;
         return 1000 + 2 * elements * static_cast<double>(a[a.rank() - 1]) / kOperationsPerNanosecond;
     }
@@ -128,13 +129,7 @@ Device common_device(const OpInfo& info, std::span<Tensor* const> inputs) {
 
 void check(Checked& checked, std::span<Tensor* const> given, const Attributes& attributes) {
     const OpInfo& info = checked.info;
-    for (const Tensor* input : given) {
-        if (input->size_known()) continue;
-        if (thread_mode() != Mode::Eager) {
-            fail(ErrorKind::Error, "{}: the size of {} depends on data that is not there while calls are deferred or recorded", info.name, describe(*input));
-        }
-        settle(*input, info.name);
-    }
+    require_sizes(given, info.name);
     checked.dtypes = info.dtype(OpCall{info, given, attributes});
     checked.inputs.reserve(given.size());
     const DType compute = checked.dtypes.compute;
@@ -189,6 +184,7 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     const OpInfo& info = op_info(op);
     if (info.composite) {
         common_device(info, given);
+        require_sizes(given, info.name);
         return {info.composite(OpCall{info, given, attributes, generator})};
     }
     const ThreadSettings& thread = thread_settings;

@@ -36,6 +36,11 @@ void shape_softmax(const OpCall&, OutputSpec&);
 void shape_concat(const OpCall&, OutputSpec&);
 void shape_matmul(const OpCall&, OutputSpec&);
 void shape_nonzero(const OpCall&, OutputSpec&);
+// Matrices.
+void shape_linear(const OpCall&, OutputSpec&);
+void shape_addmm(const OpCall&, OutputSpec&);
+void shape_baddbmm(const OpCall&, OutputSpec&);
+void shape_triangle(const OpCall&, OutputSpec&);  // as the input, which has two dimensions
 // Views.
 void shape_reshape(const OpCall&, OutputSpec&);
 void shape_permute(const OpCall&, OutputSpec&);
