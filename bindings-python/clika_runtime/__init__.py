@@ -59,6 +59,7 @@ from .dtype import DType
 from .evaluation import async_eval, eval, synchronize
 from .files import load, save
 from .graph import trace
+from .linalg import einsum
 from .log import set_log_hook
 from .ops import *  # noqa: F403
 from .ops import __all__ as _operators
@@ -125,6 +126,7 @@ __all__ = [  # noqa: PLE0604
     "eager",
     "empty",
     "empty_like",
+    "einsum",
     "eval",
     "pkgconfig_dir",
     "float8_e4m3fn",

@@ -280,6 +280,16 @@ class OpCode(enum.Enum):
     Prelu = 448
     Glu = 449
     Isclose = 450
+    Linear = 470
+    Addmm = 471
+    Baddbmm = 472
+    Bmm = 473
+    Mv = 474
+    Dot = 475
+    Outer = 476
+    Kron = 477
+    Tril = 478
+    Triu = 479
     Conv1d = 490
     Conv2d = 491
     Conv3d = 492

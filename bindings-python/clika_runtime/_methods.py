@@ -1065,6 +1065,46 @@ class Methods:
             """See :func:`clika_runtime.isclose`."""
             ...
 
+        def linear(self, weight: TensorLike, bias: TensorLike | None = None) -> Tensor:
+            """See :func:`clika_runtime.linear`."""
+            ...
+
+        def addmm(self, a: TensorLike, b: TensorLike, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+            """See :func:`clika_runtime.addmm`."""
+            ...
+
+        def baddbmm(self, a: TensorLike, b: TensorLike, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+            """See :func:`clika_runtime.baddbmm`."""
+            ...
+
+        def bmm(self, b: TensorLike) -> Tensor:
+            """See :func:`clika_runtime.bmm`."""
+            ...
+
+        def mv(self, b: TensorLike) -> Tensor:
+            """See :func:`clika_runtime.mv`."""
+            ...
+
+        def dot(self, b: TensorLike) -> Tensor:
+            """See :func:`clika_runtime.dot`."""
+            ...
+
+        def outer(self, b: TensorLike) -> Tensor:
+            """See :func:`clika_runtime.outer`."""
+            ...
+
+        def kron(self, b: TensorLike) -> Tensor:
+            """See :func:`clika_runtime.kron`."""
+            ...
+
+        def tril(self, diagonal: int = 0) -> Tensor:
+            """See :func:`clika_runtime.tril`."""
+            ...
+
+        def triu(self, diagonal: int = 0) -> Tensor:
+            """See :func:`clika_runtime.triu`."""
+            ...
+
         def conv1d(self, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
             """See :func:`clika_runtime.conv1d`."""
             ...
@@ -1470,6 +1510,16 @@ DIRECT = (
     "prelu_",
     "glu",
     "isclose",
+    "linear",
+    "addmm",
+    "baddbmm",
+    "bmm",
+    "mv",
+    "dot",
+    "outer",
+    "kron",
+    "tril",
+    "triu",
     "conv1d",
     "conv2d",
     "conv3d",

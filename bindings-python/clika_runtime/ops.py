@@ -47,6 +47,7 @@ __all__ = [
     "addcdiv_",
     "addcmul",
     "addcmul_",
+    "addmm",
     "all",
     "amax",
     "amin",
@@ -69,6 +70,7 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "baddbmm",
     "batch_norm",
     "bernoulli",
     "bincount",
@@ -80,6 +82,7 @@ __all__ = [
     "bitwise_or_",
     "bitwise_xor",
     "bitwise_xor_",
+    "bmm",
     "broadcast_to",
     "cast",
     "ceil",
@@ -112,6 +115,7 @@ __all__ = [
     "diagonal",
     "div",
     "div_",
+    "dot",
     "dropout",
     "elu",
     "elu_",
@@ -174,6 +178,7 @@ __all__ = [
     "isnan",
     "isneginf",
     "isposinf",
+    "kron",
     "kthvalue",
     "layer_norm",
     "le",
@@ -185,6 +190,7 @@ __all__ = [
     "lerp_",
     "lgamma",
     "lgamma_",
+    "linear",
     "linspace",
     "log",
     "log10",
@@ -233,6 +239,7 @@ __all__ = [
     "mul",
     "mul_",
     "multinomial",
+    "mv",
     "nan_to_num",
     "nan_to_num_",
     "narrow",
@@ -243,6 +250,7 @@ __all__ = [
     "norm",
     "normal",
     "one_hot",
+    "outer",
     "pad",
     "permute",
     "pixel_shuffle",
@@ -323,6 +331,8 @@ __all__ = [
     "tile",
     "topk",
     "transpose",
+    "tril",
+    "triu",
     "trunc",
     "trunc_",
     "trunc_divide",
@@ -521,6 +531,16 @@ _addcdiv = lib.clikart_addcdiv
 _prelu = lib.clikart_prelu
 _glu = lib.clikart_glu
 _isclose = lib.clikart_isclose
+_linear = lib.clikart_linear
+_addmm = lib.clikart_addmm
+_baddbmm = lib.clikart_baddbmm
+_bmm = lib.clikart_bmm
+_mv = lib.clikart_mv
+_dot = lib.clikart_dot
+_outer = lib.clikart_outer
+_kron = lib.clikart_kron
+_tril = lib.clikart_tril
+_triu = lib.clikart_triu
 _conv1d = lib.clikart_conv1d
 _conv2d = lib.clikart_conv2d
 _conv3d = lib.clikart_conv3d
@@ -1381,7 +1401,8 @@ def concat(tensors: Iterable[TensorLike], dim: int = 0) -> Tensor:
 
 def matmul(a: TensorLike, b: TensorLike) -> Tensor:
     """The matrix product over the last two dimensions; the ones before broadcast.  A 1-d tensor is a row on the left and a
-    column on the right, and that dimension is gone from the result.
+    column on the right, and that dimension is gone from the result.  Products of float16 and bfloat16 add up in float32 and
+    are rounded once; integers wrap around.
 
     Args:
         a: [..., n, k] or [k].
@@ -6687,6 +6708,271 @@ def isclose(a: TensorLike, b: TensorLike, rtol: float = 1e-05, atol: float = 1e-
     if scoped:
         apply()
     handle = _isclose(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), rtol, atol, equal_nan)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) -> Tensor:
+    """The fully connected layer: x times the transposed weight, plus bias.  Rounded once, after the bias.
+
+    Args:
+        x: [..., in].
+        weight: [out, in].
+        bias: [out].
+
+    Raises:
+        ValueError: shapes that do not fit.
+        TypeError: a number, different dtypes, or bools.
+
+    Example:
+        >>> y = crt.linear(crt.full([2, 3], 1.0), crt.full([4, 3], 2.0))
+    """
+    if scoped:
+        apply()
+    handle = _linear(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def addmm(input: TensorLike, a: TensorLike, b: TensorLike, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+    """``beta * input + alpha * (a @ b)`` for matrices, rounded once.  With beta 0 input is not read, so that its NaN stay out.
+
+    Args:
+        input: what is added; broadcast to the product.
+        a: [n, k].
+        b: [k, m].
+        beta: the factor of input.
+        alpha: the factor of the product.
+
+    Raises:
+        ValueError: shapes that do not fit, or factors that are no integers for integer tensors.
+        TypeError: a number, different dtypes, or bools.
+
+    Example:
+        >>> y = crt.addmm(crt.full([4], 1.0), crt.full([2, 3], 1.0), crt.full([3, 4], 2.0))
+    """
+    if scoped:
+        apply()
+    handle = _addmm(input._handle if type(input) is Tensor else operand(input), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), beta, alpha)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def baddbmm(input: TensorLike, a: TensorLike, b: TensorLike, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
+    """``beta * input + alpha * (a @ b)`` for stacks of matrices, rounded once.  With beta 0 input is not read, so that its NaN
+    stay out.
+
+    Args:
+        input: what is added; broadcast to the product.
+        a: [batch, n, k].
+        b: [batch, k, m].
+        beta: the factor of input.
+        alpha: the factor of the product.
+
+    Raises:
+        ValueError: shapes that do not fit, or factors that are no integers for integer tensors.
+        TypeError: a number, different dtypes, or bools.
+
+    Example:
+        >>> y = crt.baddbmm(crt.full([4], 1.0), crt.full([5, 2, 3], 1.0), crt.full([5, 3, 4], 2.0))
+    """
+    if scoped:
+        apply()
+    handle = _baddbmm(input._handle if type(input) is Tensor else operand(input), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), beta, alpha)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def bmm(a: TensorLike, b: TensorLike) -> Tensor:
+    """The products of two stacks of matrices; as ``matmul``, without broadcasting.
+
+    Args:
+        a: [batch, n, k].
+        b: [batch, k, m].
+
+    Raises:
+        ValueError: shapes that do not fit.
+        TypeError: a number, different dtypes, or bools.
+
+    Example:
+        >>> y = crt.bmm(crt.full([5, 2, 3], 1.0), crt.full([5, 3, 4], 2.0))
+    """
+    if scoped:
+        apply()
+    handle = _bmm(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def mv(a: TensorLike, b: TensorLike) -> Tensor:
+    """The product of a matrix and a vector.
+
+    Args:
+        a: [n, k].
+        b: [k].
+
+    Raises:
+        ValueError: shapes that do not fit.
+        TypeError: a number, different dtypes, or bools.
+
+    Example:
+        >>> y = crt.mv(crt.full([2, 3], 1.0), crt.full([3], 2.0))
+    """
+    if scoped:
+        apply()
+    handle = _mv(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def dot(a: TensorLike, b: TensorLike) -> Tensor:
+    """The sum of the products of two vectors' elements.
+
+    Args:
+        a: [k].
+        b: [k].
+
+    Raises:
+        ValueError: shapes that do not fit.
+        TypeError: a number, different dtypes, or bools.
+
+    Example:
+        >>> y = crt.dot(crt.full([3], 1.0), crt.full([3], 2.0))
+    """
+    if scoped:
+        apply()
+    handle = _dot(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def outer(a: TensorLike, b: TensorLike) -> Tensor:
+    """Every element of one vector times every element of another; dtypes are promoted as in ``mul``.
+
+    Args:
+        a: [n].
+        b: [m].
+
+    Raises:
+        ValueError: not two vectors.
+
+    Example:
+        >>> y = crt.outer(crt.arange(0, 3), crt.arange(0, 2))
+    """
+    if scoped:
+        apply()
+    handle = _outer(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def kron(a: TensorLike, b: TensorLike) -> Tensor:
+    """The Kronecker product: every element of a times the whole of b, in blocks.  The one with fewer dimensions gets more in
+    front; dtypes are promoted as in ``mul``.
+
+    Args:
+        a: any shape.
+        b: any shape.
+
+    Raises:
+        ValueError: more than eight dimensions.
+
+    Example:
+        >>> y = crt.kron(crt.full([2, 2], 3.0), crt.full([2, 3], 2.0))
+    """
+    if scoped:
+        apply()
+    handle = _kron(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def tril(x: TensorLike, diagonal: int = 0) -> Tensor:
+    """The lower triangles of matrices; the other elements become zero.
+
+    Args:
+        x: [..., n, m].
+        diagonal: the last diagonal to keep: 0 is the main one, positive ones are above it.
+
+    Raises:
+        ValueError: fewer than two dimensions.
+
+    Example:
+        >>> y = crt.tril(crt.full([3, 3], 1.0))
+    """
+    if scoped:
+        apply()
+    handle = _tril(x._handle if type(x) is Tensor else operand(x), as_int(diagonal))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def triu(x: TensorLike, diagonal: int = 0) -> Tensor:
+    """The upper triangles of matrices; the other elements become zero.
+
+    Args:
+        x: [..., n, m].
+        diagonal: the first diagonal to keep: 0 is the main one, positive ones are above it.
+
+    Raises:
+        ValueError: fewer than two dimensions.
+
+    Example:
+        >>> y = crt.triu(crt.full([3, 3], 1.0))
+    """
+    if scoped:
+        apply()
+    handle = _triu(x._handle if type(x) is Tensor else operand(x), as_int(diagonal))
     if origins:
         attend()
     if not handle:

@@ -4,6 +4,7 @@
 #include <clikart/ops.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <ClikaRT/generator.h>
@@ -355,7 +356,8 @@ inline Tensor concat(const std::vector<Tensor>& tensors, std::int64_t dim = 0) {
 }
 
 /// The matrix product over the last two dimensions; the ones before broadcast.  A 1-d tensor is a row on the left and a
-/// column on the right, and that dimension is gone from the result.
+/// column on the right, and that dimension is gone from the result.  Products of float16 and bfloat16 add up in float32 and
+/// are rounded once; integers wrap around.
 ///
 /// Args:
 ///     a: [..., n, k] or [k].
@@ -2818,6 +2820,141 @@ inline Tensor isclose(const Operand& a, const Operand& b, double rtol = 1e-05, d
     return Tensor::adopt(clikart_isclose(a.handle(), b.handle(), rtol, atol, equal_nan));
 }
 
+/// The fully connected layer: x times the transposed weight, plus bias.  Rounded once, after the bias.
+///
+/// Args:
+///     x: [..., in].
+///     weight: [out, in].
+///     bias: [out].
+///
+/// Raises:
+///     ValueError: shapes that do not fit.
+///     TypeError: a number, different dtypes, or bools.
+inline Tensor linear(const Operand& x, const Operand& weight, const std::optional<Operand>& bias = std::nullopt) {
+    return Tensor::adopt(clikart_linear(x.handle(), weight.handle(), bias ? bias->handle() : nullptr));
+}
+
+/// ``beta * input + alpha * (a @ b)`` for matrices, rounded once.  With beta 0 input is not read, so that its NaN stay out.
+///
+/// Args:
+///     input: what is added; broadcast to the product.
+///     a: [n, k].
+///     b: [k, m].
+///     beta: the factor of input.
+///     alpha: the factor of the product.
+///
+/// Raises:
+///     ValueError: shapes that do not fit, or factors that are no integers for integer tensors.
+///     TypeError: a number, different dtypes, or bools.
+inline Tensor addmm(const Operand& input, const Operand& a, const Operand& b, double beta = 1.0, double alpha = 1.0) {
+    return Tensor::adopt(clikart_addmm(input.handle(), a.handle(), b.handle(), beta, alpha));
+}
+
+/// ``beta * input + alpha * (a @ b)`` for stacks of matrices, rounded once.  With beta 0 input is not read, so that its NaN
+/// stay out.
+///
+/// Args:
+///     input: what is added; broadcast to the product.
+///     a: [batch, n, k].
+///     b: [batch, k, m].
+///     beta: the factor of input.
+///     alpha: the factor of the product.
+///
+/// Raises:
+///     ValueError: shapes that do not fit, or factors that are no integers for integer tensors.
+///     TypeError: a number, different dtypes, or bools.
+inline Tensor baddbmm(const Operand& input, const Operand& a, const Operand& b, double beta = 1.0, double alpha = 1.0) {
+    return Tensor::adopt(clikart_baddbmm(input.handle(), a.handle(), b.handle(), beta, alpha));
+}
+
+/// The products of two stacks of matrices; as ``matmul``, without broadcasting.
+///
+/// Args:
+///     a: [batch, n, k].
+///     b: [batch, k, m].
+///
+/// Raises:
+///     ValueError: shapes that do not fit.
+///     TypeError: a number, different dtypes, or bools.
+inline Tensor bmm(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_bmm(a.handle(), b.handle()));
+}
+
+/// The product of a matrix and a vector.
+///
+/// Args:
+///     a: [n, k].
+///     b: [k].
+///
+/// Raises:
+///     ValueError: shapes that do not fit.
+///     TypeError: a number, different dtypes, or bools.
+inline Tensor mv(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_mv(a.handle(), b.handle()));
+}
+
+/// The sum of the products of two vectors' elements.
+///
+/// Args:
+///     a: [k].
+///     b: [k].
+///
+/// Raises:
+///     ValueError: shapes that do not fit.
+///     TypeError: a number, different dtypes, or bools.
+inline Tensor dot(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_dot(a.handle(), b.handle()));
+}
+
+/// Every element of one vector times every element of another; dtypes are promoted as in ``mul``.
+///
+/// Args:
+///     a: [n].
+///     b: [m].
+///
+/// Raises:
+///     ValueError: not two vectors.
+inline Tensor outer(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_outer(a.handle(), b.handle()));
+}
+
+/// The Kronecker product: every element of a times the whole of b, in blocks.  The one with fewer dimensions gets more in
+/// front; dtypes are promoted as in ``mul``.
+///
+/// Args:
+///     a: any shape.
+///     b: any shape.
+///
+/// Raises:
+///     ValueError: more than eight dimensions.
+inline Tensor kron(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_kron(a.handle(), b.handle()));
+}
+
+/// The lower triangles of matrices; the other elements become zero.
+///
+/// Args:
+///     x: [..., n, m].
+///     diagonal: the last diagonal to keep: 0 is the main one, positive ones are above it.
+///
+/// Raises:
+///     ValueError: fewer than two dimensions.
+inline Tensor tril(const Operand& x, std::int64_t diagonal = 0) {
+    return Tensor::adopt(clikart_tril(x.handle(), diagonal));
+}
+
+/// The upper triangles of matrices; the other elements become zero.
+///
+/// Args:
+///     x: [..., n, m].
+///     diagonal: the first diagonal to keep: 0 is the main one, positive ones are above it.
+///
+/// Raises:
+///     ValueError: fewer than two dimensions.
+inline Tensor triu(const Operand& x, std::int64_t diagonal = 0) {
+    return Tensor::adopt(clikart_triu(x.handle(), diagonal));
+}
+
 /// The convolution of x with weight over 1 spatial dimension, channels last: each result is the sum of the products of a window of
 /// x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
 ///
@@ -3447,6 +3584,11 @@ inline const Tensor& copy_(const Tensor& to, const Operand& from) {
     return to;
 }
 
+/// Sums of products in index notation, "ij,jk->ik"; see clikart_einsum().
+inline Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands) {
+    return Tensor::adopt(clikart_einsum(equation.c_str(), detail::handles(operands).data(), operands.size()));
+}
+
 }  // namespace ops
 
 namespace detail {
@@ -3714,6 +3856,16 @@ inline Tensor TensorMethods::prelu(const Operand& weight) const { return ops::pr
 inline const Tensor& TensorMethods::prelu_(const Operand& weight) const { return ops::prelu_(self(), weight); }
 inline Tensor TensorMethods::glu(std::int64_t dim) const { return ops::glu(self(), dim); }
 inline Tensor TensorMethods::isclose(const Operand& b, double rtol, double atol, bool equal_nan) const { return ops::isclose(self(), b, rtol, atol, equal_nan); }
+inline Tensor TensorMethods::linear(const Operand& weight, const std::optional<Operand>& bias) const { return ops::linear(self(), weight, bias); }
+inline Tensor TensorMethods::addmm(const Operand& a, const Operand& b, double beta, double alpha) const { return ops::addmm(self(), a, b, beta, alpha); }
+inline Tensor TensorMethods::baddbmm(const Operand& a, const Operand& b, double beta, double alpha) const { return ops::baddbmm(self(), a, b, beta, alpha); }
+inline Tensor TensorMethods::bmm(const Operand& b) const { return ops::bmm(self(), b); }
+inline Tensor TensorMethods::mv(const Operand& b) const { return ops::mv(self(), b); }
+inline Tensor TensorMethods::dot(const Operand& b) const { return ops::dot(self(), b); }
+inline Tensor TensorMethods::outer(const Operand& b) const { return ops::outer(self(), b); }
+inline Tensor TensorMethods::kron(const Operand& b) const { return ops::kron(self(), b); }
+inline Tensor TensorMethods::tril(std::int64_t diagonal) const { return ops::tril(self(), diagonal); }
+inline Tensor TensorMethods::triu(std::int64_t diagonal) const { return ops::triu(self(), diagonal); }
 inline Tensor TensorMethods::conv1d(const Operand& weight, const std::optional<Operand>& bias, const Shape& stride, const Shape& padding, const Shape& dilation, std::int64_t groups) const { return ops::conv1d(self(), weight, bias, stride, padding, dilation, groups); }
 inline Tensor TensorMethods::conv2d(const Operand& weight, const std::optional<Operand>& bias, const Shape& stride, const Shape& padding, const Shape& dilation, std::int64_t groups) const { return ops::conv2d(self(), weight, bias, stride, padding, dilation, groups); }
 inline Tensor TensorMethods::conv3d(const Operand& weight, const std::optional<Operand>& bias, const Shape& stride, const Shape& padding, const Shape& dilation, std::int64_t groups) const { return ops::conv3d(self(), weight, bias, stride, padding, dilation, groups); }

@@ -553,6 +553,26 @@ public:
     Tensor glu(std::int64_t dim = -1) const;
     /// See ops::isclose.
     Tensor isclose(const Operand& b, double rtol = 1e-05, double atol = 1e-08, bool equal_nan = false) const;
+    /// See ops::linear.
+    Tensor linear(const Operand& weight, const std::optional<Operand>& bias = std::nullopt) const;
+    /// See ops::addmm.
+    Tensor addmm(const Operand& a, const Operand& b, double beta = 1.0, double alpha = 1.0) const;
+    /// See ops::baddbmm.
+    Tensor baddbmm(const Operand& a, const Operand& b, double beta = 1.0, double alpha = 1.0) const;
+    /// See ops::bmm.
+    Tensor bmm(const Operand& b) const;
+    /// See ops::mv.
+    Tensor mv(const Operand& b) const;
+    /// See ops::dot.
+    Tensor dot(const Operand& b) const;
+    /// See ops::outer.
+    Tensor outer(const Operand& b) const;
+    /// See ops::kron.
+    Tensor kron(const Operand& b) const;
+    /// See ops::tril.
+    Tensor tril(std::int64_t diagonal = 0) const;
+    /// See ops::triu.
+    Tensor triu(std::int64_t diagonal = 0) const;
     /// See ops::conv1d.
     Tensor conv1d(const Operand& weight, const std::optional<Operand>& bias = std::nullopt, const Shape& stride = Shape{1}, const Shape& padding = Shape{0}, const Shape& dilation = Shape{1}, std::int64_t groups = 1) const;
     /// See ops::conv2d.

@@ -31,18 +31,22 @@ struct ThreadPool::Loop {
     int64_t pieces;
     int helpers_wanted;  // guarded by the pool's mutex, as is `helpers`
     int helpers = 0;     // workers inside run()
-    std::atomic<int64_t> next{0};
+    std::atomic<int64_t> taken{0};
+    // The caller takes pieces from the front and its helpers from the back: so each core mostly sees neighbouring pieces, and the
+    // same ones when the next loop runs over the same memory.
+    std::atomic<int64_t> front{0}, back{0};
     std::atomic<bool> failed{false};
     std::exception_ptr error{};  // written by the one thread that set `failed` first
 
-    void run() noexcept {
+    void run(bool helping) noexcept {
         inside_loop = true;
-        for (int64_t piece; (piece = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
+        while (taken.fetch_add(1, std::memory_order_relaxed) < pieces) {
+            const int64_t piece = helping ? pieces - 1 - back.fetch_add(1, std::memory_order_relaxed) : front.fetch_add(1, std::memory_order_relaxed);
             try {
                 body(context, piece);
             } catch (...) {
                 if (!failed.exchange(true)) error = std::current_exception();
-                next.store(pieces, std::memory_order_relaxed);
+                taken.store(pieces, std::memory_order_relaxed);
             }
         }
         inside_loop = false;
@@ -132,7 +136,7 @@ bool ThreadPool::take(Runnable& work) noexcept {
 
 ThreadPool::Loop* ThreadPool::joinable_loop() noexcept {
     for (Loop* loop : loops_) {
-        if (loop->helpers_wanted > 0 && loop->next.load(std::memory_order_relaxed) < loop->pieces) return loop;
+        if (loop->helpers_wanted > 0 && loop->taken.load(std::memory_order_relaxed) < loop->pieces) return loop;
     }
     return nullptr;
 }
@@ -154,7 +158,7 @@ void ThreadPool::parallel_for(int64_t pieces, LoopBody body, void* context) {
         pending_.fetch_add(1, std::memory_order_relaxed);
         for (int i = 0; i < std::min(parked_, loop.helpers_wanted); ++i) wake_.notify_one();
     }
-    loop.run();
+    loop.run(false);
     std::unique_lock lock(mutex_);
     std::erase(loops_, &loop);
     pending_.fetch_sub(1, std::memory_order_relaxed);
@@ -180,7 +184,7 @@ void ThreadPool::worker(int index) noexcept {
             --loop->helpers_wanted;
             ++loop->helpers;
             lock.unlock();
-            loop->run();
+            loop->run(true);
             lock.lock();
             --loop->helpers;  // the loop is gone once its owner sees this
         } else if (Runnable* work = first_) {

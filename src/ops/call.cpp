@@ -85,7 +85,8 @@ double estimate(const OpInfo& info, std::span<Tensor* const> inputs, const Dims&
     double elements = static_cast<double>(numel(shape));
     if (info.kind == NodeKind::Product) {
         constexpr double kOperationsPerNanosecond = 50;
-        const Dims& a = inputs[0]->shape();
+        // What is added to a product comes before its two operands, or after them.
+        const Dims& a = inputs[info.code == OpCode::Addmm || info.code == OpCode::Baddbmm ? 1 : 0]->shape();
         double factors = static_cast<double>(a[a.rank() - 1]);  // that make up one element of the result
         const auto weights_of_one = [&] { return static_cast<double>(inputs[1]->numel()) / static_cast<double>(std::max<int64_t>(1, inputs[1]->shape()[0])); };
         if (info.shape == &shape_convolution) {
@@ -137,20 +138,9 @@ Device common_device(const OpInfo& info, std::span<Tensor* const> inputs) {
     return device;
 }
 
-/// Waits for the sizes that depend on data.
-void settle_sizes(const OpInfo& info, std::span<Tensor* const> given) {
-    for (const Tensor* input : given) {
-        if (input->size_known()) continue;
-        if (thread_mode() != Mode::Eager) {
-            fail(ErrorKind::Error, "{}: the size of {} depends on data that is not there while calls are deferred or recorded", info.name, describe(*input));
-        }
-        settle(*input, info.name);
-    }
-}
-
 void check(Checked& checked, std::span<Tensor* const> given, const Attributes& attributes) {
     const OpInfo& info = checked.info;
-    settle_sizes(info, given);
+    require_sizes(given, info.name);
     checked.dtypes = info.dtype(OpCall{info, given, attributes});
     checked.inputs.reserve(given.size());
     const DType compute = checked.dtypes.compute;
@@ -214,7 +204,7 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     const OpInfo& info = op_info(op);
     if (info.composite) {
         common_device(info, given);
-        settle_sizes(info, given);
+        require_sizes(given, info.name);
         return {info.composite(OpCall{info, given, attributes, generator})};
     }
     const ThreadSettings& thread = thread_settings;

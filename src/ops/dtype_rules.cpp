@@ -91,12 +91,14 @@ DTypes dtype_promote_list(const OpCall& call) {
 }
 
 DTypes dtype_promote_product(const OpCall& call) {
-    const Tensor &a = *call.inputs[0], &b = *call.inputs[1];
-    if (a.weak || b.weak) fail(ErrorKind::Type, "{}: needs tensors, got a number and {}", call.info.name, describe(a.weak ? b : a));
-    if (a.dtype() != b.dtype()) {
-        fail(ErrorKind::Type, "{}: needs one dtype on both sides, got {} and {}", call.info.name, describe(a), describe(b));
+    const Tensor& first = *call.inputs[0];
+    for (const Tensor* t : call.inputs.subspan(1)) {
+        if (first.weak || t->weak) fail(ErrorKind::Type, "{}: needs tensors, got a number and {}", call.info.name, describe(first.weak ? *t : first));
+        if (first.dtype() != t->dtype()) {
+            fail(ErrorKind::Type, "{}: needs one dtype on both sides, got {} and {}", call.info.name, describe(first), describe(*t));
+        }
     }
-    return number(call, a.dtype());
+    return number(call, first.dtype());
 }
 
 DTypes dtype_float(const OpCall& call) {

@@ -97,6 +97,11 @@ void shape_randint(const OpCall&, OutputSpec&);
 void shape_dropout(const OpCall&, OutputSpec&);
 void shape_multinomial(const OpCall&, OutputSpec&);
 void shape_randperm(const OpCall&, OutputSpec&);
+// Matrices.
+void shape_linear(const OpCall&, OutputSpec&);
+void shape_addmm(const OpCall&, OutputSpec&);
+void shape_baddbmm(const OpCall&, OutputSpec&);
+void shape_triangle(const OpCall&, OutputSpec&);  // as the input, which has two dimensions
 // Views.
 void shape_reshape(const OpCall&, OutputSpec&);
 void shape_permute(const OpCall&, OutputSpec&);

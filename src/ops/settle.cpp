@@ -93,6 +93,16 @@ void settle_size(const Tensor& tensor, const char* who) {
     if (!tensor.size_known()) settle(tensor, who);
 }
 
+void require_sizes(std::span<Tensor* const> operands, const char* who) {
+    for (const Tensor* t : operands) {
+        if (t->size_known()) continue;
+        if (thread_mode() != Mode::Eager) {
+            fail(ErrorKind::Error, "{}: the size of {} depends on data that is not there while calls are deferred or recorded", who, describe(*t));
+        }
+        settle(*t, who);
+    }
+}
+
 Ref<Tensor> dense_now(Tensor& tensor, const char* who) {
     require_value(tensor, who);
     Ref<Tensor> dense = Ref<Tensor>::share(&tensor);

@@ -1,6 +1,8 @@
 // Waiting for values.
 #pragma once
 
+#include <span>
+
 #include "exec/stream.h"
 
 namespace clikart {
@@ -30,6 +32,9 @@ void throw_failure(const Tensor& tensor);
 bool settle_for_writing(const Tensor& tensor, const char* who, int64_t timeout_ns);
 /// Blocks until the size of the tensor is known; at once for all but the results of operators whose size depends on data.
 void settle_size(const Tensor& tensor, const char* who);
+
+/// The same for the operands of a call.  Throws where calls are deferred or recorded, and the data is not there.
+void require_sizes(std::span<Tensor* const> operands, const char* who);
 
 /// Throws as settle() does for a tensor that stands for a value or has no memory, without waiting.
 void require_value(const Tensor& tensor, const char* who);

@@ -80,7 +80,7 @@ def _argument(p: Param) -> list[str]:
 
 
 def ops_h(ops: list[Op]) -> str:
-    text = NOTE + "#include <clikart/ops.h>\n\n#include <optional>\n#include <vector>\n\n"
+    text = NOTE + "#include <clikart/ops.h>\n\n#include <optional>\n#include <string>\n#include <vector>\n\n"
     text += "#include <ClikaRT/generator.h>\n#include <ClikaRT/stream.h>\n#include <ClikaRT/tensor.h>\n\n"
     text += OPEN + "/// Operators.  Each returns at once; shape and dtype errors throw where the call was made.\nnamespace ops {\n\n"
     for op in ops:
@@ -112,6 +112,9 @@ def ops_h(ops: list[Op]) -> str:
     text += "/// Copies `from`, broadcast and converted, over `to`; returns `to`.\n"
     text += "inline const Tensor& copy_(const Tensor& to, const Operand& from) {\n"
     text += "    detail::check(clikart_copy_(to.handle(), from.handle()));\n    return to;\n}\n\n"
+    text += '/// Sums of products in index notation, "ij,jk->ik"; see clikart_einsum().\n'
+    text += "inline Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands) {\n"
+    text += "    return Tensor::adopt(clikart_einsum(equation.c_str(), detail::handles(operands).data(), operands.size()));\n}\n\n"
     text += "}  // namespace ops\n\n"
     text += "namespace detail {\n\ninline const Tensor& TensorMethods::self() const { return static_cast<const Tensor&>(*this); }\n"
     for op in filter(is_method, ops):

@@ -202,6 +202,11 @@ CLIKART_API void* clikart_tensor_data(const clikart_tensor* tensor);
 /* Copies `from`, broadcast and converted, over the elements of `to`.  Like an operator with an underscore at its end: it
  * returns at once, and what was called before still sees the old values. */
 CLIKART_API int clikart_copy_(clikart_tensor* to, const clikart_tensor* from);
+/* Sums of products in index notation, "ij,jk->ik": letters name dimensions, "..." stands for any number of leading ones, a
+ * letter that is repeated in one term takes the diagonal, and names that the result lacks are summed over.  Without "->" the
+ * result has the names that occur once, in alphabetical order.  The `n` operands have one dtype; they are multiplied from left
+ * to right. */
+CLIKART_API clikart_tensor* clikart_einsum(const char* equation, const clikart_tensor* const* operands, size_t n);
 /* Waits, then copies all elements in row-major order to `data`, which has room for `bytes` bytes, exactly numel times
  * the element's size. */
 CLIKART_API int clikart_tensor_copy_to(const clikart_tensor* tensor, void* data, size_t bytes);

@@ -264,7 +264,8 @@ CLIKART_API clikart_tensor* clikart_select(const clikart_tensor* x, int64_t dim,
 CLIKART_API clikart_tensor* clikart_concat(const clikart_tensor* const* tensors, size_t n_tensors, int64_t dim);
 
 /* The matrix product over the last two dimensions; the ones before broadcast.  A 1-d tensor is a row on the left and a
- * column on the right, and that dimension is gone from the result.
+ * column on the right, and that dimension is gone from the result.  Products of float16 and bfloat16 add up in float32 and
+ * are rounded once; integers wrap around.
  *
  * Args:
  *     a: [..., n, k] or [k].
@@ -1972,6 +1973,121 @@ CLIKART_API clikart_tensor* clikart_glu(const clikart_tensor* x, int64_t dim);
  * Raises:
  *     ValueError: the shapes do not broadcast, or a tolerance is negative. */
 CLIKART_API clikart_tensor* clikart_isclose(const clikart_tensor* a, const clikart_tensor* b, double rtol, double atol, bool equal_nan);
+
+/* The fully connected layer: x times the transposed weight, plus bias.  Rounded once, after the bias.
+ *
+ * Args:
+ *     x: [..., in].
+ *     weight: [out, in].
+ *     bias: [out].
+ *
+ * Raises:
+ *     ValueError: shapes that do not fit.
+ *     TypeError: a number, different dtypes, or bools. */
+CLIKART_API clikart_tensor* clikart_linear(const clikart_tensor* x, const clikart_tensor* weight, const clikart_tensor* bias);
+
+/* ``beta * input + alpha * (a @ b)`` for matrices, rounded once.  With beta 0 input is not read, so that its NaN stay out.
+ *
+ * Args:
+ *     input: what is added; broadcast to the product.
+ *     a: [n, k].
+ *     b: [k, m].
+ *     beta: the factor of input.
+ *     alpha: the factor of the product.
+ *
+ * Raises:
+ *     ValueError: shapes that do not fit, or factors that are no integers for integer tensors.
+ *     TypeError: a number, different dtypes, or bools. */
+CLIKART_API clikart_tensor* clikart_addmm(const clikart_tensor* input, const clikart_tensor* a, const clikart_tensor* b, double beta, double alpha);
+
+/* ``beta * input + alpha * (a @ b)`` for stacks of matrices, rounded once.  With beta 0 input is not read, so that its NaN
+ * stay out.
+ *
+ * Args:
+ *     input: what is added; broadcast to the product.
+ *     a: [batch, n, k].
+ *     b: [batch, k, m].
+ *     beta: the factor of input.
+ *     alpha: the factor of the product.
+ *
+ * Raises:
+ *     ValueError: shapes that do not fit, or factors that are no integers for integer tensors.
+ *     TypeError: a number, different dtypes, or bools. */
+CLIKART_API clikart_tensor* clikart_baddbmm(const clikart_tensor* input, const clikart_tensor* a, const clikart_tensor* b, double beta, double alpha);
+
+/* The products of two stacks of matrices; as ``matmul``, without broadcasting.
+ *
+ * Args:
+ *     a: [batch, n, k].
+ *     b: [batch, k, m].
+ *
+ * Raises:
+ *     ValueError: shapes that do not fit.
+ *     TypeError: a number, different dtypes, or bools. */
+CLIKART_API clikart_tensor* clikart_bmm(const clikart_tensor* a, const clikart_tensor* b);
+
+/* The product of a matrix and a vector.
+ *
+ * Args:
+ *     a: [n, k].
+ *     b: [k].
+ *
+ * Raises:
+ *     ValueError: shapes that do not fit.
+ *     TypeError: a number, different dtypes, or bools. */
+CLIKART_API clikart_tensor* clikart_mv(const clikart_tensor* a, const clikart_tensor* b);
+
+/* The sum of the products of two vectors' elements.
+ *
+ * Args:
+ *     a: [k].
+ *     b: [k].
+ *
+ * Raises:
+ *     ValueError: shapes that do not fit.
+ *     TypeError: a number, different dtypes, or bools. */
+CLIKART_API clikart_tensor* clikart_dot(const clikart_tensor* a, const clikart_tensor* b);
+
+/* Every element of one vector times every element of another; dtypes are promoted as in ``mul``.
+ *
+ * Args:
+ *     a: [n].
+ *     b: [m].
+ *
+ * Raises:
+ *     ValueError: not two vectors. */
+CLIKART_API clikart_tensor* clikart_outer(const clikart_tensor* a, const clikart_tensor* b);
+
+/* The Kronecker product: every element of a times the whole of b, in blocks.  The one with fewer dimensions gets more in
+ * front; dtypes are promoted as in ``mul``.
+ *
+ * Args:
+ *     a: any shape.
+ *     b: any shape.
+ *
+ * Raises:
+ *     ValueError: more than eight dimensions. */
+CLIKART_API clikart_tensor* clikart_kron(const clikart_tensor* a, const clikart_tensor* b);
+
+/* The lower triangles of matrices; the other elements become zero.
+ *
+ * Args:
+ *     x: [..., n, m].
+ *     diagonal: the last diagonal to keep: 0 is the main one, positive ones are above it.
+ *
+ * Raises:
+ *     ValueError: fewer than two dimensions. */
+CLIKART_API clikart_tensor* clikart_tril(const clikart_tensor* x, int64_t diagonal);
+
+/* The upper triangles of matrices; the other elements become zero.
+ *
+ * Args:
+ *     x: [..., n, m].
+ *     diagonal: the first diagonal to keep: 0 is the main one, positive ones are above it.
+ *
+ * Raises:
+ *     ValueError: fewer than two dimensions. */
+CLIKART_API clikart_tensor* clikart_triu(const clikart_tensor* x, int64_t diagonal);
 
 /* The convolution of x with weight over 1 spatial dimension, channels last: each result is the sum of the products of a window of
  * x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.

@@ -279,8 +279,8 @@ private:
 
 /// C = A B for blocks; B may be given as its transpose.
 void product(const Rows<const float>& a, const Rows<const float>& b, bool transposed, const Rows<float>& c) {
-    const ProductShape shape{a.rows, c.columns, a.columns, a.stride, 1, transposed ? 1 : b.stride, transposed ? b.stride : 1, c.stride, 0};
-    Product::find(shape)->run(a.data, b.data, c.data);
+    const OneDnnShape shape{DType::Float32, DType::Float32, a.rows, c.columns, a.columns, a.stride, 1, transposed ? 1 : b.stride, transposed ? b.stride : 1, c.stride, 0};
+    OneDnnProduct::find(shape)->run(a.data, b.data, c.data);
 }
 
 constexpr int64_t kKeys = 512;  // in a block
@@ -407,7 +407,7 @@ void attention(const KernelCall& call) {
 
 KernelFn kernel_scaled_dot_product_attention(DType t) {
     if (!computes(t)) return nullptr;
-    if (t != DType::Float64) Product::wake();
+    if (t != DType::Float64) OneDnnProduct::wake();
     return &kernel<attention>;
 }
 

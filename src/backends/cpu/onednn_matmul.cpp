@@ -1,6 +1,7 @@
 #include "backends/cpu/onednn_matmul.h"
 
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 
 #include "backends/cpu/kernel.h"
@@ -14,38 +15,43 @@ using dnnl::memory;
 
 using onednn::engine, onednn::OneThread, onednn::stream;
 
-class OneDnnProduct final : public Product {
+memory::data_type type_of(DType dtype) {
+    return dtype == DType::BFloat16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
+class OneDnnKernel final : public OneDnnProduct {
 public:
-    explicit OneDnnProduct(const ProductShape& s) {
-        const auto f32 = memory::data_type::f32;
-        const memory::desc a({s.m, s.k}, f32, {s.a_row, s.a_column}), c({s.m, s.n}, f32, {s.c_row, 1});
-        plain_b_ = memory::desc({s.k, s.n}, f32, {s.b_row, s.b_column});
+    explicit OneDnnKernel(const OneDnnShape& s) {
+        const auto operands = type_of(s.operands);
+        const memory::desc a({s.m, s.k}, operands, {s.a_row, s.a_column}), c({s.m, s.n}, type_of(s.result), {s.c_row, 1});
+        plain_b_ = memory::desc({s.k, s.n}, operands, {s.b_row, s.b_column});
         dnnl::primitive_attr attr;
         attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
         memory::desc b = plain_b_;
         if (s.packed_for == s.m) {
-            b = memory::desc({s.k, s.n}, f32, memory::format_tag::any);
+            b = memory::desc({s.k, s.n}, operands, memory::format_tag::any);
         } else if (s.packed_for != 0) {  // left to itself, oneDNN may want another layout for another number of rows
-            ProductShape lead = s;
+            OneDnnShape lead = s;
             lead.m = s.packed_for;
-            b = static_cast<const OneDnnProduct&>(*find(lead)).description_.weights_desc();
+            b = static_cast<const OneDnnKernel&>(*find(lead)).description_.weights_desc();
         }
         description_ = dnnl::matmul::primitive_desc(engine(), a, b, c, attr);
         matmul_ = dnnl::matmul(description_);
         scratch_bytes_ = std::max<size_t>(1, description_.scratchpad_desc().get_size());
         if (s.packed_for != 0) reorder_ = dnnl::reorder({engine(), plain_b_, engine(), description_.weights_desc()});
     }
+    std::string_view name() const override { return description_.impl_info_str(); }
     size_t packed_bytes() const override { return description_.weights_desc().get_size(); }
-    void pack(const float* b, void* packed) const override {
+    void pack(const void* b, void* packed) const override {
         const OneThread guard;
-        memory from(plain_b_, engine(), const_cast<float*>(b)), to(description_.weights_desc(), engine(), packed);
+        memory from(plain_b_, engine(), const_cast<void*>(b)), to(description_.weights_desc(), engine(), packed);
         reorder_.execute(stream(), from, to);
     }
-    void run(const float* a, const void* b, float* c) const override {
+    void run(const void* a, const void* b, void* c) const override {
         const OneThread guard;
         Arguments& arguments = arguments_of_thread();
         const Scratch scratch(scratch_bytes_);
-        arguments.a.set_data_handle(const_cast<float*>(a));
+        arguments.a.set_data_handle(const_cast<void*>(a));
         arguments.b.set_data_handle(const_cast<void*>(b));
         arguments.c.set_data_handle(c);
         arguments.scratch.set_data_handle(scratch.as<void>());
@@ -83,30 +89,32 @@ private:
 };
 
 struct Hash {
-    size_t operator()(const ProductShape& s) const noexcept {
+    size_t operator()(const OneDnnShape& s) const noexcept {
         size_t h = static_cast<size_t>(s.packed_for);
-        for (const int64_t v : {s.m, s.n, s.k, s.a_row, s.a_column, s.b_row, s.b_column, s.c_row}) h = h * 0x9E3779B97F4A7C15u + static_cast<size_t>(v);
+        for (const int64_t v :
+             {static_cast<int64_t>(s.operands), static_cast<int64_t>(s.result), s.m, s.n, s.k, s.a_row, s.a_column, s.b_row, s.b_column, s.c_row})
+            h = h * 0x9E3779B97F4A7C15u + static_cast<size_t>(v);
         return h;
     }
 };
 
 constexpr size_t kCachedKernels = 512;  // a kernel is some 10 KB of code; a model has a few dozen shapes
 
-std::shared_ptr<const Product> find_or_make(const ProductShape& shape) {
+std::shared_ptr<const OneDnnProduct> find_or_make(const OneDnnShape& shape) {
     static std::mutex& mutex = []() -> std::mutex& {  // guards the cache
         auto& made = *new std::mutex;
         hold_at_fork(made);
         return made;
     }();
-    static auto& cache = *new std::unordered_map<ProductShape, std::shared_ptr<const Product>, Hash>;
+    static auto& cache = *new std::unordered_map<OneDnnShape, std::shared_ptr<const OneDnnProduct>, Hash>;
     {
         std::lock_guard lock(mutex);
         if (const auto it = cache.find(shape); it != cache.end()) return it->second;
     }
-    std::shared_ptr<const Product> made;
+    std::shared_ptr<const OneDnnProduct> made;
     try {
         const OneThread guard;
-        made = std::make_shared<OneDnnProduct>(shape);
+        made = std::make_shared<OneDnnKernel>(shape);
     } catch (const dnnl::error& error) {
         fail(ErrorKind::Error, "oneDNN made no kernel for [{}, {}] x [{}, {}]: {}", shape.m, shape.k, shape.k, shape.n, error.what());
     }
@@ -125,14 +133,16 @@ void make_one_of_each_kind() {
     const OneThread guard;
     const Scratch a(kLarge * kLarge * sizeof(float)), c(kLarge * kLarge * sizeof(float));
     std::memset(a.as<float>(), 0, kLarge * kLarge * sizeof(float));
-    for (const ProductShape& shape :
-         {ProductShape{kLarge, kLarge, kLarge, kLarge, 1, kLarge, 1, kLarge, kLarge}, ProductShape{kLarge, kLarge, kLarge, kLarge, 1, kLarge, 1, kLarge, 0},
-          ProductShape{kSmall, kSmall, kSmall, kSmall, 1, 1, kSmall, kSmall, 0}, ProductShape{1, kSmall, kSmall, kSmall, 1, kSmall, 1, kSmall, 0},
-          ProductShape{kSmall, kSmall, kSmall, kSmall, 1, kLarge, 1, kLarge, kSmall}, ProductShape{kSmall, kSmall, kSmall, kSmall, 1, kLarge, 1, kLarge, 0}}) {
-        const OneDnnProduct product(shape);
+    const auto shape = [](int64_t m, int64_t size, int64_t b_row, int64_t b_column, int64_t c_row, int64_t packed_for) {
+        return OneDnnShape{DType::Float32, DType::Float32, m, size, size, size, 1, b_row, b_column, c_row, packed_for};
+    };
+    for (const OneDnnShape& each :
+         {shape(kLarge, kLarge, kLarge, 1, kLarge, kLarge), shape(kLarge, kLarge, kLarge, 1, kLarge, 0), shape(kSmall, kSmall, 1, kSmall, kSmall, 0),
+          shape(1, kSmall, kSmall, 1, kSmall, 0), shape(kSmall, kSmall, kLarge, 1, kLarge, kSmall), shape(kSmall, kSmall, kLarge, 1, kLarge, 0)}) {
+        const OneDnnKernel product(each);
         const void* right = a.as<float>();
         std::unique_ptr<Scratch> packed;
-        if (shape.packed_for) {
+        if (each.packed_for) {
             packed = std::make_unique<Scratch>(product.packed_bytes());
             product.pack(a.as<float>(), packed->as<void>());
             right = packed->as<void>();
@@ -145,13 +155,23 @@ onednn::Waking& waking = *new onednn::Waking(&make_one_of_each_kind);
 
 }  // namespace
 
-void Product::wake() {
+void OneDnnProduct::wake() {
     waking.wake();
 }
 
-std::shared_ptr<const Product> Product::find(const ProductShape& shape) {
+bool OneDnnProduct::is_fast(DType dtype) {
+    if (dtype != DType::BFloat16) return dtype == DType::Float32;
+    static const bool tiles = [] {  // without the matrix unit its bfloat16 takes twice as long as our float32
+        constexpr int64_t kSize = 256;
+        const DType t = DType::BFloat16;
+        return find({t, t, kSize, kSize, kSize, kSize, 1, kSize, 1, kSize, 0})->name().find("amx") != std::string_view::npos;
+    }();
+    return tiles;
+}
+
+std::shared_ptr<const OneDnnProduct> OneDnnProduct::find(const OneDnnShape& shape) {
     // Pieces of one product, and calls in a loop, ask for the same kernel again and again.
-    thread_local std::pair<ProductShape, std::shared_ptr<const Product>> last;
+    thread_local std::pair<OneDnnShape, std::shared_ptr<const OneDnnProduct>> last;
     if (!last.second || !(last.first == shape)) last = {shape, find_or_make(shape)};
     return last.second;
 }
