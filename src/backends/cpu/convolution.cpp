@@ -212,8 +212,9 @@ bool convolve_by_onednn(const KernelCall& call, const ConvolutionShape& shape, c
 /// Few results of many weights: bringing those into another layout would take longer than the products, which read them as
 /// they are.
 bool suits_products(const ConvolutionShape& s) noexcept {
-    constexpr int64_t kResults = 256, kWeights = 1 << 18;
-    return !s.transposed && s.groups == 1 && s.batch * s.out_places() <= kResults && s.taps() * s.in_channels * s.out_channels >= kWeights;
+    constexpr int64_t kWeights = 1 << 18;
+    const int64_t results = s.taps() == 1 ? 256 : 128;  // the others' windows have to be copied
+    return !s.transposed && s.groups == 1 && s.batch * s.out_places() <= results && s.taps() * s.in_channels * s.out_channels >= kWeights;
 }
 
 void convolve_by_products(const KernelCall& call, const ConvolutionShape& s, const float* x, const float* weight, const float* bias, float* out) {
