@@ -84,18 +84,16 @@ KernelFn find_kernel(const OpInfo& info, DType dtype) {
 double estimate(const OpInfo& info, std::span<Tensor* const> inputs, const Dims& shape) {
     double elements = static_cast<double>(numel(shape));
     if (info.kind == NodeKind::Product) {
-        constexpr double kOperationsPerNanosecond = 50;
+        // What small ones reach.
+        constexpr double kMatrices = 50, kConvolutions = 100;  // operations in a nanosecond
+        const auto weights_of_one = [&] { return static_cast<double>(inputs[1]->numel()) / static_cast<double>(std::max<int64_t>(1, inputs[1]->shape()[0])); };
+        if (info.shape == &shape_convolution) return 1000 + 2 * elements * weights_of_one() / kConvolutions;
+        if (info.shape == &shape_transposed_convolution) {  // each element of x is multiplied
+            return 1000 + 2 * static_cast<double>(inputs[0]->numel()) * weights_of_one() / kConvolutions;
+        }
         // What is added to a product comes before its two operands, or after them.
         const Dims& a = inputs[info.code == OpCode::Addmm || info.code == OpCode::Baddbmm ? 1 : 0]->shape();
-        double factors = static_cast<double>(a[a.rank() - 1]);  // that make up one element of the result
-        const auto weights_of_one = [&] { return static_cast<double>(inputs[1]->numel()) / static_cast<double>(std::max<int64_t>(1, inputs[1]->shape()[0])); };
-        if (info.shape == &shape_convolution) {
-            factors = weights_of_one();
-        } else if (info.shape == &shape_transposed_convolution) {  // one element of x is multiplied with so many
-            factors = weights_of_one();
-            elements = static_cast<double>(inputs[0]->numel());
-        }
-        return 1000 + 2 * elements * factors / kOperationsPerNanosecond;
+        return 1000 + 2 * elements * static_cast<double>(a[a.rank() - 1]) / kMatrices;
     }
     // Of a large tensor some elements may be taken, or all looked at for a few.
     const bool looks_at_all = info.kind == NodeKind::Reduce || (info.kind == NodeKind::Index && (info.data_dependent || info.n_outputs > 1));

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "backends/cpu/onednn_convolution.h"
 #include "base/small_vector.h"
 #include "core/dims.h"
 #include "core/memory.h"
@@ -120,4 +122,14 @@ TEST(Promotion, IsTorchs) {
     EXPECT_EQ(promote(DType::Bool, DType::Int8), DType::Int8);
     EXPECT_EQ(promote(DType::Int64, DType::Float16), DType::Float16);
     EXPECT_THROW(promote(DType::UInt16, DType::Int32), Failure);
+}
+
+TEST(Convolution, OneDnnChoosesACompiledKernel) {
+    using cpu::Convolution, cpu::ConvolutionShape;
+    const ConvolutionShape shape{1, 1, 64, 64, {1, 16, 56}, {1, 3, 3}, {1, 14, 56}, {1, 1, 1}, {1, 1, 1}, {0, 0, 1}, {0, 0, 1}, 0, 1};
+    const auto kernel = Convolution::find(shape);
+    ASSERT_TRUE(kernel);
+    const std::string name = kernel->implementation();
+    EXPECT_TRUE(name.starts_with("jit") || name.starts_with("brg")) << name;
+    EXPECT_EQ(kernel, Convolution::find(shape));  // made once
 }

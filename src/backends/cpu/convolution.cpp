@@ -212,8 +212,9 @@ bool convolve_by_onednn(const KernelCall& call, const ConvolutionShape& shape, c
 /// Few results of many weights: bringing those into another layout would take longer than the products, which read them as
 /// they are.
 bool suits_products(const ConvolutionShape& s) noexcept {
-    constexpr int64_t kResults = 256, kWeights = 1 << 18;
-    return !s.transposed && s.groups == 1 && s.batch * s.out_places() <= kResults && s.taps() * s.in_channels * s.out_channels >= kWeights;
+    constexpr int64_t kWeights = 1 << 18;
+    const int64_t results = s.taps() == 1 ? 256 : 128;  // the others' windows have to be copied
+    return !s.transposed && s.groups == 1 && s.batch * s.out_places() <= results && s.taps() * s.in_channels * s.out_channels >= kWeights;
 }
 
 void convolve_by_products(const KernelCall& call, const ConvolutionShape& s, const float* x, const float* weight, const float* bias, float* out) {
@@ -249,7 +250,7 @@ void convolve_by_products(const KernelCall& call, const ConvolutionShape& s, con
     parallel_for(call, (s.out_channels + kColumns - 1) / kColumns, [&](int64_t piece) {
         const int64_t first = piece * kColumns, columns = std::min(kColumns, s.out_channels - first);
         const Scratch tile(static_cast<size_t>(results * columns) * sizeof(float));  // oneDNN has no good kernel for a piece of wider rows
-        Product::find({results, columns, factors, factors, 1, 1, factors, columns, 0})->run(left, weight + first * factors, tile.as<float>());
+        OneDnnProduct::find({DType::Float32, DType::Float32, results, columns, factors, factors, 1, 1, factors, columns, 0})->run(left, weight + first * factors, tile.as<float>());
         for (int64_t r = 0; r < results; ++r) {
             const float* from = tile.as<float>() + r * columns;
             float* to = out + r * s.out_channels + first;
@@ -294,7 +295,7 @@ template <int Spatial, bool Transposed>
 KernelFn find(DType dtype) {
     if (!computes(dtype)) return nullptr;
     if (lane_of(dtype) == DType::Float32) {
-        Product::wake();
+        OneDnnProduct::wake();
         Convolution::wake();
     }
     return &kernel<convolve<Spatial, Transposed>>;

@@ -78,17 +78,24 @@ struct Pool {
     struct Place {
         const Axis::Window* windows[3];
         int64_t image;  // elements from the input's first
-        int64_t size() const { return windows[0]->count * windows[1]->count * windows[2]->count; }
     };
     /// Where result number `result` comes from.
     Place place_of(int64_t result) const {
         Place place{};
         for (int d = 2; d >= 0; --d) {
-            place.windows[d] = &axes[d].windows[static_cast<size_t>(result % count(d))];
+            place.windows[d] = axes[d].windows.data() + result % count(d);
             result /= count(d);
         }
         place.image = result * batch_stride;
         return place;
+    }
+    /// To the next result.
+    void advance(Place& place) const {
+        for (int d = 2; d >= 0; --d) {
+            if (++place.windows[d] < axes[d].windows.data() + count(d)) return;
+            place.windows[d] = axes[d].windows.data();
+        }
+        place.image += batch_stride;
     }
     /// Calls f(elements from the image's first, number of the place in the image) for each place of a window.
     template <class F>
@@ -110,60 +117,95 @@ struct Pool {
     Axis axes[3];
 };
 
-/// What a window without places holds.
-template <class T>
-T nothing() {
-    return std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
+/// What windows without places hold; n elements of `lane`, later converted to `dtype`.
+void fill_with_nothing(DType dtype, DType lane, Fold what, void* to, int64_t n) {
+    with_type(lane, [&]<class L>() {
+        L value{};
+        if (what == Fold::Max && std::numeric_limits<L>::has_infinity) {
+            value = -std::numeric_limits<L>::infinity();
+        } else if (what == Fold::Max) {
+            with_type(dtype, [&]<class T>() { value = static_cast<L>(std::numeric_limits<T>::lowest()); });
+        }
+        std::fill_n(static_cast<L*>(to), n, value);
+    });
 }
 
-/// The fold of every window, and for sums its division: by `divisor`, or where that is 0 by the number of places.
-void fold_windows(const KernelCall& call, const Pool& pool, Fold what, double divisor) {
-    constexpr int64_t kPlaces = 64;  // summed in one go; then sums are added up
-    const DType dtype = dtype_of(pool.in), lane = lane_of(dtype);
+/// What indices are found in: numbers as wide as such that can count places.
+DType lane_with_indices(DType dtype) {
+    const bool small = is_integer(dtype) && size_of(dtype) < 4;
+    return small ? DType::Int32 : lane_of(dtype);
+}
+
+/// The fold of every window.  Sums are divided by `divisor`, or where that is 0 by the number of places; `indices`, where not
+/// null, become the places of the largest.
+void fold_windows(const KernelCall& call, const Pool& pool, Fold what, double divisor, int64_t* indices = nullptr) {
+    constexpr int64_t kPlaces = 64;  // taken in one go; then their folds are put together
+    const DType dtype = dtype_of(pool.in), lane = indices ? lane_with_indices(dtype) : lane_of(dtype);
     const FoldFn fold = find_fold(what, lane);
+    const LargestFn largest = indices ? find_largest(lane) : nullptr;
     const int64_t size = size_of(dtype), lane_size = size_of(lane);
     const bool direct = dtype == lane && pool.channel_stride == 1;
-    const int64_t width = direct ? pool.channels : std::min(pool.channels, kTile), places_at_once = direct ? kPlaces : 16;
+    const int64_t width = direct && !indices ? pool.channels : std::min(pool.channels, kTile), places_at_once = direct ? kPlaces : kPlaces / 4;
     const ConvertFn widen = find_convert(dtype, lane), narrow = find_convert(lane, dtype);
     pool.for_results(call, [&](int64_t begin, int64_t end) {
         const Scratch wide(static_cast<size_t>(direct ? 1 : (places_at_once + 1) * width * lane_size));
         const void* places[kPlaces];
-        for (int64_t result = begin; result < end; ++result) {
-            const Pool::Place place = pool.place_of(result);
+        int64_t numbers[kPlaces];
+        alignas(8) char which[kTile * kWidest];
+        Pool::Place place = pool.place_of(begin);
+        for (int64_t result = begin; result < end; ++result, pool.advance(place)) {
             const char* const image = static_cast<const char*>(pool.in.data) + place.image * size;
             for (int64_t channel = 0; channel < pool.channels; channel += width) {
-                const int64_t n = std::min(width, pool.channels - channel);
-                char* const to = static_cast<char*>(pool.out.data) + (result * pool.channels + channel) * size;
-                char* const sum = direct ? to : wide.as<char>() + places_at_once * width * lane_size;
-                int64_t taken = 0;
+                const int64_t n = std::min(width, pool.channels - channel), at = result * pool.channels + channel;
+                char* const to = static_cast<char*>(pool.out.data) + at * size;
+                char* const so_far = direct ? to : wide.as<char>() + places_at_once * width * lane_size;
                 bool first = true;
+                if (indices) {
+                    int64_t start = 0;  // also what torch answers where there is no place
+                    for (int d = 0; d < 3; ++d) start = start * pool.axes[d].size + place.windows[d]->start;
+                    std::fill_n(indices + at, n, start);
+                    fill_with_nothing(dtype, lane, what, so_far, n);
+                    first = false;
+                }
+                int64_t taken = 0;
                 const auto flush = [&] {
-                    fold(places, taken, sum, n, first);
+                    if (indices) {
+                        largest(places, taken, so_far, which, n);
+                        const auto note = [&]<class U>(U nowhere) {
+                            const U* const numbers_of = reinterpret_cast<const U*>(which);
+                            for (int64_t c = 0; c < n; ++c) {
+                                if (numbers_of[c] != nowhere) indices[at + c] = numbers[numbers_of[c]];
+                            }
+                        };
+                        lane_size == 8 ? note(~uint64_t{0}) : note(~uint32_t{0});
+                    } else {
+                        fold(places, taken, so_far, n, first);
+                    }
                     first = false;
                     taken = 0;
                 };
-                pool.for_places(place, [&](int64_t offset, int64_t) {
+                pool.for_places(place, [&](int64_t offset, int64_t number) {
                     const char* from = image + (offset + channel * pool.channel_stride) * size;
                     if (!direct) {
                         char* const own = wide.as<char>() + taken * width * lane_size;
                         widen(from, pool.channel_stride, own, 1, n);
                         from = own;
                     }
+                    numbers[taken] = number;
                     places[taken++] = from;
                     if (taken == places_at_once) flush();
                 });
                 if (taken > 0) flush();
-                if (first) {  // there was none
-                    with_type(lane, [&]<class T>() { std::fill_n(reinterpret_cast<T*>(sum), n, what == Fold::Max ? nothing<T>() : T{}); });
-                }
+                if (first) fill_with_nothing(dtype, lane, what, so_far, n);
                 if (what == Fold::Sum) {
                     double by = divisor;
-                    if (by == 0)
-                        by = static_cast<double>(place.windows[0]->weight) * static_cast<double>(place.windows[1]->weight) *
-                             static_cast<double>(place.windows[2]->weight);
-                    divide_by(lane, sum, n, by);
+                    if (by == 0) {
+                        by = 1;
+                        for (const Axis::Window* window : place.windows) by *= static_cast<double>(window->weight);
+                    }
+                    divide_by(lane, so_far, n, by);
                 }
-                if (!direct) narrow(sum, 1, to, 1, n);
+                if (!direct) narrow(so_far, 1, to, 1, n);
             }
         }
     });
@@ -187,35 +229,7 @@ void max_pool(const KernelCall& call) {
 
 template <int Spatial>
 void max_pool_with_indices(const KernelCall& call) {
-    const Pool pool = max_pool_of<Spatial>(call);
-    with_stored_type(dtype_of(pool.in), [&]<class T>() {
-        using W = typename Wide<T>::type;
-        pool.for_results(call, [&](int64_t begin, int64_t end) {
-            W best[kTile];
-            for (int64_t result = begin; result < end; ++result) {
-                const Pool::Place place = pool.place_of(result);
-                const T* const image = static_cast<const T*>(pool.in.data) + place.image;
-                int64_t start = 0;
-                for (int d = 0; d < 3; ++d) start = start * pool.axes[d].size + place.windows[d]->start;
-                for (int64_t channel = 0; channel < pool.channels; channel += kTile) {
-                    const int64_t n = std::min(kTile, pool.channels - channel), to = result * pool.channels + channel;
-                    auto* const indices = static_cast<int64_t*>(call.outputs[1].data) + to;
-                    std::fill_n(best, n, nothing<W>());
-                    std::fill_n(indices, n, start);
-                    pool.for_places(place, [&](int64_t offset, int64_t number) {
-                        const T* const from = image + offset + channel * pool.channel_stride;
-                        for (int64_t c = 0; c < n; ++c) {
-                            const W value = static_cast<W>(from[c * pool.channel_stride]);
-                            const bool better = value > best[c] || value != value;
-                            best[c] = better ? value : best[c];
-                            indices[c] = better ? number : indices[c];
-                        }
-                    });
-                    for (int64_t c = 0; c < n; ++c) static_cast<T*>(pool.out.data)[to + c] = static_cast<T>(best[c]);
-                }
-            }
-        });
-    });
+    fold_windows(call, max_pool_of<Spatial>(call), Fold::Max, 0, static_cast<int64_t*>(call.outputs[1].data));
 }
 
 template <int Spatial>

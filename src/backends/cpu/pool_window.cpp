@@ -13,10 +13,19 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+template <class D, class V>
+auto replaces(D, V so_far, V next) {
+    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+        return hn::Or(hn::Gt(next, so_far), hn::IsNaN(next));
+    } else {
+        return hn::Gt(next, so_far);
+    }
+}
+
 struct Larger {
     template <class D, class V>
-    static V join(D, V so_far, V next) {
-        if constexpr (hwy::IsFloat<hn::TFromD<D>>()) return hn::IfThenElse(hn::Or(hn::Gt(next, so_far), hn::IsNaN(next)), next, so_far);
+    static V join(D d, V so_far, V next) {
+        if constexpr (hwy::IsFloat<hn::TFromD<D>>()) return hn::IfThenElse(replaces(d, so_far, next), next, so_far);
         return hn::Max(so_far, next);
     }
 };
@@ -54,6 +63,44 @@ void fold(const void* const* places, int64_t n_places, void* result, int64_t n, 
     for (; at < n; ++at) fold_block<Join, 1>(one, places, n_places, result, at, first);
 }
 
+template <int Vectors, class D>
+void largest_block(D d, const void* const* places, int64_t n_places, void* result, void* which, int64_t at) {
+    using T = hn::TFromD<D>;
+    const hn::RebindToUnsigned<D> du;
+    using U = hn::TFromD<decltype(du)>;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    hn::Vec<D> best[Vectors];
+    hn::Vec<decltype(du)> from[Vectors];
+    for (int v = 0; v < Vectors; ++v) {
+        best[v] = hn::LoadU(d, static_cast<const T*>(result) + at + v * lanes);
+        from[v] = hn::Set(du, static_cast<U>(-1));
+    }
+    for (int64_t p = 0; p < n_places; ++p) {
+        const auto number = hn::Set(du, static_cast<U>(p));
+        for (int v = 0; v < Vectors; ++v) {
+            const auto next = hn::LoadU(d, static_cast<const T*>(places[p]) + at + v * lanes);
+            const auto better = replaces(d, best[v], next);
+            best[v] = hn::IfThenElse(better, next, best[v]);
+            from[v] = hn::IfThenElse(hn::RebindMask(du, better), number, from[v]);
+        }
+    }
+    for (int v = 0; v < Vectors; ++v) {
+        hn::StoreU(best[v], d, static_cast<T*>(result) + at + v * lanes);
+        hn::StoreU(from[v], du, static_cast<U*>(which) + at + v * lanes);
+    }
+}
+
+template <class T>
+void largest(const void* const* places, int64_t n_places, void* result, void* which, int64_t n) {
+    const hn::ScalableTag<T> d;
+    const hn::CappedTag<T, 1> one;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    int64_t at = 0;
+    for (; at + 4 * lanes <= n; at += 4 * lanes) largest_block<4>(d, places, n_places, result, which, at);
+    for (; at + lanes <= n; at += lanes) largest_block<1>(d, places, n_places, result, which, at);
+    for (; at < n; ++at) largest_block<1>(one, places, n_places, result, which, at);
+}
+
 template <class T>
 void divide(void* elements, int64_t n, double divisor) {
     const hn::ScalableTag<T> d;
@@ -79,6 +126,14 @@ FoldFn find(Fold what, DType dtype) {
     return found;
 }
 
+LargestFn find_largest_of(DType dtype) {
+    LargestFn found = nullptr;
+    with_type(dtype, [&]<class T>() {
+        if constexpr (sizeof(T) >= 4) found = &largest<T>;
+    });
+    return found;
+}
+
 void divide_elements(DType dtype, void* elements, int64_t n, double divisor) {
     (dtype == DType::Float64 ? divide<double> : divide<float>)(elements, n, divisor);
 }
@@ -92,12 +147,17 @@ namespace clikart::cpu {
 namespace {
 
 HWY_EXPORT(find);
+HWY_EXPORT(find_largest_of);
 HWY_EXPORT(divide_elements);
 
 }  // namespace
 
 FoldFn find_fold(Fold fold, DType dtype) {
     return HWY_DYNAMIC_DISPATCH(find)(fold, dtype);
+}
+
+LargestFn find_largest(DType dtype) {
+    return HWY_DYNAMIC_DISPATCH(find_largest_of)(dtype);
 }
 
 void divide_by(DType dtype, void* elements, int64_t n, double divisor) {

@@ -14,6 +14,13 @@ using FoldFn = void (*)(const void* const* places, int64_t n_places, void* resul
 /// For the integers, float32 and float64; sums for floats alone.  Null for others.
 FoldFn find_fold(Fold fold, DType dtype);
 
+/// The largest of `result`, which holds something already, and of what is in the places, and in `which`, of unsigned integers as
+/// wide as an element, the number of the place where it was found, all ones where `result` stayed.  The first of equals, the
+/// last NaN.
+using LargestFn = void (*)(const void* const* places, int64_t n_places, void* result, void* which, int64_t n);
+/// For numbers of 32 and 64 bits.  Null for others.
+LargestFn find_largest(DType dtype);
+
 /// Divides n elements of float32 or float64.
 void divide_by(DType dtype, void* elements, int64_t n, double divisor);
 
