@@ -87,7 +87,10 @@ Reduction::Reduction(const KernelCall& call, const BlockReducer& reducer, const 
     }
     // What lies closest together innermost; the order of results makes no difference.
     std::stable_sort(kept, kept + n, [](const KeptDim& a, const KeptDim& b) { return std::abs(a.in) > std::abs(b.in); });
-    for (int d = 0; d < n; ++d) add_kept(kept[d]);
+    for (int d = 0; d < n; ++d) {
+        if (extent_ == 0) kept[d].in = 0;  // there is no memory to point into
+        add_kept(kept[d]);
+    }
     if (reducer.any_order) std::stable_sort(taken, taken + n_taken, [](const ReducedDim& a, const ReducedDim& b) { return std::abs(a.in) > std::abs(b.in); });
     for (int d = 0; d < n_taken; ++d) add_reduced(taken[d]);
     if (n_kept_ > 0) first_ = kept_[--n_kept_];

@@ -326,8 +326,8 @@ void Scanning::piece(const char* in, char* out, int64_t out_offset, int64_t begi
         const int64_t m = std::min(length, n - at);
         const BoxDim from[] = {{count, in_pitch, pitch}, {m, in_step_, step}}, to[] = {{count, pitch, out_pitch}, {m, step, out_step_}};
         move_box(from, in + at * in_step_ * in_bytes_, in_bytes_, tile.as<void>(), lane_bytes_, load_);
-        scan({tile.as<void>(), step, pitch, m, count, begin + at, first_pitch, states, tile.as<void>(), step, pitch, indices + at * out_step_, out_step_,
-              out_pitch});
+        scan({tile.as<void>(), step, pitch, m, count, begin + at, first_pitch, states, tile.as<void>(), step, pitch,
+              indices ? indices + at * out_step_ : nullptr, out_step_, out_pitch});
         if (store) move_box(to, tile.as<void>(), lane_bytes_, out + at * out_step_ * out_bytes_, out_bytes_, store_);
     }
 }
