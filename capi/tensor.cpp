@@ -162,7 +162,8 @@ int clikart_tensor_copy_box_to(const clikart_tensor* tensor, const int64_t* star
             offset += box[d] > 0 ? start[d] * t.strides()[d] : 0;
         }
         const auto needed = static_cast<size_t>(bytes_of(t.dtype(), numel(box)));
-        if (is_packed(t.dtype()) && !(box == t.shape())) fail(ErrorKind::NotImplemented, "{}: a part of {}, which has two elements in a byte", who, describe(t));
+        if (is_packed(t.dtype()) && !(box == t.shape()))
+            fail(ErrorKind::NotImplemented, "{}: a part of {}, which has two elements in a byte", who, describe(t));
         if (bytes != needed) fail(ErrorKind::Value, "{}: {} bytes of room given for {}, which needs {}", who, bytes, to_string(box), needed);
         if (!data && needed > 0) fail(ErrorKind::Type, "{}: data is NULL", who);
         copy_to_host(*make_view(t, t.dtype(), box, t.strides(), numel(box) > 0 ? offset : t.offset()), data, who);

@@ -425,6 +425,7 @@ class Tensor(Operators, Shorthands, Methods):
 
         return normal_(self, mean, std, generator)
 
+
 def _as_arrays(values: Any) -> Any:
     """Arguments, with arrays in place of tensors."""
     if isinstance(values, Tensor):

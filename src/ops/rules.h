@@ -29,21 +29,21 @@ DTypes dtype_logical(const OpCall&);          // bool, computed from bools
 DTypes dtype_predicate(const OpCall&);        // bool, computed from the input's dtype
 DTypes dtype_where(const OpCall&);            // the promotion of all but the first input, which is bool
 // Of operators that sort, search, and go by places; see dtype_rules_index.cpp.
-DTypes dtype_with_places(const OpCall&);   // as the input, and int64 places
-DTypes dtype_searchsorted(const OpCall&);  // int64, computed in the promotion of both inputs
-DTypes dtype_bincount(const OpCall&);      // int64 for counts of integers, else a float for sums of weights
-DTypes dtype_indexed(const OpCall&);       // as the first input; the others are integers, which stay as they are
-DTypes dtype_embedding(const OpCall&);     // as the second input; the first is integers
-DTypes dtype_scatter(const OpCall&);       // as the first input; the second is integers, the third is cast
-DTypes dtype_index_put(const OpCall&);     // as the first input; the second is cast, all others are integers
-DTypes dtype_masked(const OpCall&);        // as the first input; the second is bool, a third is cast
-DTypes dtype_convolution(const OpCall&);      // floats, all inputs of one dtype
-DTypes dtype_max_indices(const OpCall&);      // as the input, which is not bool, and int64
-DTypes dtype_norm(const OpCall&);             // as the first input, all floating point; the others stay what they are
-DTypes dtype_attention(const OpCall&);        // three of one floating-point dtype, perhaps a mask
-DTypes dtype_random_float(const OpCall&);     // the optional attribute `dtype`, floating point, else float32
-DTypes dtype_random_number(const OpCall&);    // the same, not bool, else int64
-DTypes dtype_multinomial(const OpCall&);      // int64, computed from floats
+DTypes dtype_with_places(const OpCall&);    // as the input, and int64 places
+DTypes dtype_searchsorted(const OpCall&);   // int64, computed in the promotion of both inputs
+DTypes dtype_bincount(const OpCall&);       // int64 for counts of integers, else a float for sums of weights
+DTypes dtype_indexed(const OpCall&);        // as the first input; the others are integers, which stay as they are
+DTypes dtype_embedding(const OpCall&);      // as the second input; the first is integers
+DTypes dtype_scatter(const OpCall&);        // as the first input; the second is integers, the third is cast
+DTypes dtype_index_put(const OpCall&);      // as the first input; the second is cast, all others are integers
+DTypes dtype_masked(const OpCall&);         // as the first input; the second is bool, a third is cast
+DTypes dtype_convolution(const OpCall&);    // floats, all inputs of one dtype
+DTypes dtype_max_indices(const OpCall&);    // as the input, which is not bool, and int64
+DTypes dtype_norm(const OpCall&);           // as the first input, all floating point; the others stay what they are
+DTypes dtype_attention(const OpCall&);      // three of one floating-point dtype, perhaps a mask
+DTypes dtype_random_float(const OpCall&);   // the optional attribute `dtype`, floating point, else float32
+DTypes dtype_random_number(const OpCall&);  // the same, not bool, else int64
+DTypes dtype_multinomial(const OpCall&);    // int64, computed from floats
 
 DTypes dtype_given_or_float32(const OpCall&);  // the optional attribute `dtype`, else float32
 DTypes dtype_one_hot(const OpCall&);           // int64, computed from integers

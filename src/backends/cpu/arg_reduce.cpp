@@ -7,8 +7,8 @@
 #include <hwy/highway.h>
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/widening.h"
 #include "backends/cpu/reduce-inl.h"
+#include "backends/cpu/widening.h"
 
 #ifndef CLIKART_CPU_ARG_REDUCE_ONCE
 #define CLIKART_CPU_ARG_REDUCE_ONCE

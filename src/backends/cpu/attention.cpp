@@ -279,7 +279,8 @@ private:
 
 /// C = A B for blocks; B may be given as its transpose.
 void product(const Rows<const float>& a, const Rows<const float>& b, bool transposed, const Rows<float>& c) {
-    const OneDnnShape shape{DType::Float32, DType::Float32, a.rows, c.columns, a.columns, a.stride, 1, transposed ? 1 : b.stride, transposed ? b.stride : 1, c.stride, 0};
+    const OneDnnShape shape{
+        DType::Float32, DType::Float32, a.rows, c.columns, a.columns, a.stride, 1, transposed ? 1 : b.stride, transposed ? b.stride : 1, c.stride, 0};
     OneDnnProduct::find(shape)->run(a.data, b.data, c.data);
 }
 

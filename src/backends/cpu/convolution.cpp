@@ -250,7 +250,8 @@ void convolve_by_products(const KernelCall& call, const ConvolutionShape& s, con
     parallel_for(call, (s.out_channels + kColumns - 1) / kColumns, [&](int64_t piece) {
         const int64_t first = piece * kColumns, columns = std::min(kColumns, s.out_channels - first);
         const Scratch tile(static_cast<size_t>(results * columns) * sizeof(float));  // oneDNN has no good kernel for a piece of wider rows
-        OneDnnProduct::find({DType::Float32, DType::Float32, results, columns, factors, factors, 1, 1, factors, columns, 0})->run(left, weight + first * factors, tile.as<float>());
+        OneDnnProduct::find({DType::Float32, DType::Float32, results, columns, factors, factors, 1, 1, factors, columns, 0})
+            ->run(left, weight + first * factors, tile.as<float>());
         for (int64_t r = 0; r < results; ++r) {
             const float* from = tile.as<float>() + r * columns;
             float* to = out + r * s.out_channels + first;

@@ -7,9 +7,9 @@
 #include <hwy/highway.h>
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/widening.h"
 #include "backends/cpu/reduce-inl.h"
 #include "backends/cpu/sleef-inl.h"
+#include "backends/cpu/widening.h"
 
 #ifndef CLIKART_CPU_REDUCE_ONCE
 #define CLIKART_CPU_REDUCE_ONCE

@@ -1,8 +1,8 @@
 #include "backends/cpu/reduce_blocks.h"
 
 #include "backends/cpu/box.h"
-#include "backends/cpu/widening.h"
 #include "backends/cpu/loop.h"
+#include "backends/cpu/widening.h"
 
 namespace clikart::cpu {
 namespace {

@@ -14,8 +14,8 @@
 
 #include "backends/cpu/box.h"
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/widening.h"
 #include "backends/cpu/loop.h"
+#include "backends/cpu/widening.h"
 
 #ifndef CLIKART_CPU_SCAN_ONCE
 #define CLIKART_CPU_SCAN_ONCE
