@@ -62,16 +62,31 @@ using SleefD = double;
         }                                                         \
     }
 
+// clang-format off: it takes the lines for one expression
 CLIKART_SLEEF_1(exp2, u10)
 CLIKART_SLEEF_1(expm1, u10)
 CLIKART_SLEEF_1(log, u10)
 CLIKART_SLEEF_1(log2, u10)
 CLIKART_SLEEF_1(log10, u10)
 CLIKART_SLEEF_1(log1p, u10)
-CLIKART_SLEEF_1(sin, u10) CLIKART_SLEEF_1(cos, u10) CLIKART_SLEEF_1(tan, u10) CLIKART_SLEEF_1(asin, u10) CLIKART_SLEEF_1(acos, u10) CLIKART_SLEEF_1(atan, u10)
-    CLIKART_SLEEF_1(sinh, u10) CLIKART_SLEEF_1(cosh, u10) CLIKART_SLEEF_1(asinh, u10) CLIKART_SLEEF_1(acosh, u10) CLIKART_SLEEF_1(atanh, u10)
-        CLIKART_SLEEF_1(erf, u10) CLIKART_SLEEF_1(erfc, u15) CLIKART_SLEEF_1(lgamma, u10) CLIKART_SLEEF_2(pow, u10) CLIKART_SLEEF_2(atan2, u10)
-            CLIKART_SLEEF_2(hypot, u05)
+CLIKART_SLEEF_1(sin, u10)
+CLIKART_SLEEF_1(cos, u10)
+CLIKART_SLEEF_1(tan, u10)
+CLIKART_SLEEF_1(asin, u10)
+CLIKART_SLEEF_1(acos, u10)
+CLIKART_SLEEF_1(atan, u10)
+CLIKART_SLEEF_1(sinh, u10)
+CLIKART_SLEEF_1(cosh, u10)
+CLIKART_SLEEF_1(asinh, u10)
+CLIKART_SLEEF_1(acosh, u10)
+CLIKART_SLEEF_1(atanh, u10)
+CLIKART_SLEEF_1(erf, u10)
+CLIKART_SLEEF_1(erfc, u15)
+CLIKART_SLEEF_1(lgamma, u10)
+CLIKART_SLEEF_2(pow, u10)
+CLIKART_SLEEF_2(atan2, u10)
+CLIKART_SLEEF_2(hypot, u05)
+// clang-format on
 
 }  // namespace clikart::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
