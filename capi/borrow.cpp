@@ -59,7 +59,8 @@ Ref<Tensor> clikart::borrow(const Offer& offer, const char* who) {
     const int64_t size = size_of(offer.dtype);
     const auto address = reinterpret_cast<uintptr_t>(offer.data);
     if (!offer.data && numel(offer.shape) > 0) fail(ErrorKind::Type, "{}: data is NULL", who);
-    if (address % static_cast<size_t>(size) != 0) fail(ErrorKind::Value, "{}: the address {:#x} is not aligned for {}", who, address, name_of(offer.dtype));
+    if (address % std::min(static_cast<size_t>(size), kWidestElement) != 0)
+        fail(ErrorKind::Value, "{}: the address {:#x} is not aligned for {}", who, address, name_of(offer.dtype));
     auto [low, high] = reach(offer.shape, offer.strides, who);
     int64_t bytes;
     if (__builtin_sub_overflow(high, low, &bytes) || __builtin_mul_overflow(bytes, size, &bytes) || __builtin_mul_overflow(low, size, &low) ||

@@ -57,10 +57,11 @@ struct Element {
     uint8_t bits;
 };
 constexpr std::array kElements{
-    Element{DType::Bool, 6, 8},     Element{DType::UInt8, 1, 8},       Element{DType::UInt16, 1, 16},     Element{DType::UInt32, 1, 32},
-    Element{DType::UInt64, 1, 64},  Element{DType::Int8, 0, 8},        Element{DType::Int16, 0, 16},      Element{DType::Int32, 0, 32},
-    Element{DType::Int64, 0, 64},   Element{DType::Float16, 2, 16},    Element{DType::BFloat16, 4, 16},   Element{DType::Float32, 2, 32},
-    Element{DType::Float64, 2, 64}, Element{DType::Float8E4M3, 10, 8}, Element{DType::Float8E5M2, 12, 8},
+    Element{DType::Bool, 6, 8},         Element{DType::UInt8, 1, 8},       Element{DType::UInt16, 1, 16},     Element{DType::UInt32, 1, 32},
+    Element{DType::UInt64, 1, 64},      Element{DType::Int8, 0, 8},        Element{DType::Int16, 0, 16},      Element{DType::Int32, 0, 32},
+    Element{DType::Int64, 0, 64},       Element{DType::Float16, 2, 16},    Element{DType::BFloat16, 4, 16},   Element{DType::Float32, 2, 32},
+    Element{DType::Float64, 2, 64},     Element{DType::Float8E4M3, 10, 8}, Element{DType::Float8E5M2, 12, 8}, Element{DType::Complex64, 5, 64},
+    Element{DType::Complex128, 5, 128},
 };
 
 }  // namespace dlpack

@@ -24,6 +24,8 @@ float8_e4m3fn = DType("float8_e4m3fn", 14, 8)
 float8_e5m2 = DType("float8_e5m2", 15, 8)
 int4 = DType("int4", 16, 4)
 uint4 = DType("uint4", 17, 4)
+complex64 = DType("complex64", 18, 64)
+complex128 = DType("complex128", 19, 128)
 #: By the name of the NumPy dtype (ml_dtypes' for bfloat16).
 BY_NUMPY_NAME: dict[str, DType] = {
     "bool": bool_,
@@ -43,6 +45,8 @@ BY_NUMPY_NAME: dict[str, DType] = {
     "float8_e5m2": float8_e5m2,
     "int4": int4,
     "uint4": uint4,
+    "complex64": complex64,
+    "complex128": complex128,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from ._enums import int16
 from ._library import check, ffi, lib, wait
 from .dtype import numpy_dtype
 
@@ -33,6 +34,10 @@ def _edges(tensor: Tensor, edge: int) -> np.ndarray[Any, Any]:
     """The values, where long dimensions are cut to both ends and one element between, which stands for what is left out."""
     import numpy as np
 
+    if tensor.dtype.is_packed:  # only all of them can be looked at
+        from .ops import cast
+
+        return _edges(cast(tensor, int16), edge)
     handle = tensor._handle  # once: a parameter may take another value meanwhile
     wait(lib.clikart_tensor_wait, handle)
     shape = tensor.shape

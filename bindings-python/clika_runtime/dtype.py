@@ -36,6 +36,11 @@ class DType:
         return self.bits // 8
 
     @property
+    def is_packed(self) -> bool:
+        """Whether two elements share a byte."""
+        return self.bits < 8
+
+    @property
     def is_floating_point(self) -> bool:
         """Whether the elements are floats."""
         return "float" in self.name
@@ -51,7 +56,7 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     """NumPy's dtype; that of ml_dtypes where NumPy has none."""
     import numpy as np
 
-    if dtype.is_floating_point and dtype.bits < 32 and dtype.name != "float16":
+    if dtype.is_packed or (dtype.is_floating_point and dtype.bits < 32 and dtype.name != "float16"):
         import ml_dtypes
 
         narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.name))

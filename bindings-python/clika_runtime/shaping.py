@@ -146,4 +146,4 @@ def clone(x: TensorLike) -> Tensor:
 
 def allclose(a: TensorLike, b: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether all elements are close; see :func:`clika_runtime.isclose`.  Waits for the values."""
-    return ops.sum(ops.logical_not(ops.isclose(a, b, rtol, atol, equal_nan))).item() == 0
+    return bool(ops.sum(ops.logical_not(ops.isclose(a, b, rtol, atol, equal_nan))).item() == 0)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, overload
 
 from . import _shorthands
-from ._enums import BY_NUMPY_NAME, ClikaRTError, ClikaRTRuntimeError, ClikaRTTypeError, bfloat16
+from ._enums import BY_NUMPY_NAME, ClikaRTError, ClikaRTRuntimeError, ClikaRTTypeError, bfloat16, int8, uint8
 from ._library import WAIT_SLICE_NS, attend, check, check_pointer, ffi, let_go, lib, origins, raise_error, returned, text, wait
 from ._methods import DIRECT, SPREADING, Methods
 from ._operators import Operators, install
@@ -231,13 +231,16 @@ class Tensor(Operators, Shorthands, Methods):
         self._check_readable(who)
         handle = self._handle  # once: a parameter may take another value meanwhile
         wait(lib.clikart_tensor_wait, handle)
-        dtype = numpy_dtype(DType.of_code(lib.clikart_tensor_dtype(handle)))
+        own = DType.of_code(lib.clikart_tensor_dtype(handle))
+        dtype = numpy_dtype(own)
+        if own.is_packed:
+            return _ops.cast(self, _unpacked(own))._read(who).astype(dtype)
         array = np.empty(_dims(handle, lib.clikart_tensor_shape), dtype)
         check(lib.clikart_tensor_copy_to(handle, ffi.cast("void*", array.ctypes.data), array.nbytes))
         return array
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The tensor's memory as a NumPy array, without a copy.
+        """The tensor's memory as a NumPy array, without a copy; of int4 and uint4, which NumPy has a byte each for, a copy.
 
         Waits for the value, and for operators that read the memory now, because the array may be written to.  What you
         write there while operators that were called later still read it reaches them or not: wait for their results first.
@@ -249,6 +252,8 @@ class Tensor(Operators, Shorthands, Methods):
         import numpy as np
 
         self._check_readable("numpy")
+        if self.dtype.is_packed:
+            return self._read("numpy")
         handle = self._handle  # once: a parameter may take another value meanwhile
         wait_writable(handle)
         dtype = numpy_dtype(DType.of_code(lib.clikart_tensor_dtype(handle)))
@@ -258,7 +263,13 @@ class Tensor(Operators, Shorthands, Methods):
 
     def bytes(self) -> bytes:
         """The bytes of all elements in row-major order."""
-        return self._read("bytes").tobytes()
+        if not self.dtype.is_packed:
+            return self._read("bytes").tobytes()
+        self._check_readable("bytes")
+        self._settle()
+        raw = bytearray(self.nbytes)
+        check(lib.clikart_tensor_copy_to(self._handle, ffi.from_buffer(raw), len(raw)))
+        return b"" + raw
 
     __bytes__ = bytes
 
@@ -300,7 +311,7 @@ class Tensor(Operators, Shorthands, Methods):
             raise ClikaRTError(f"__dlpack_device__: the tensor is on device {self.device} and has no memory that others could use")
         return (1, 0)
 
-    def item(self) -> bool | int | float:
+    def item(self) -> Any:
         """The value of a tensor with one element.
 
         Raises:
@@ -311,6 +322,8 @@ class Tensor(Operators, Shorthands, Methods):
             raise ClikaRTRuntimeError(f"item: needs one element, got shape {list(self.shape)}")
         self._settle()
         dtype = self.dtype
+        if dtype.is_packed:
+            return _ops.cast(self, _unpacked(dtype)).item()
         raw = bytearray(dtype.itemsize)
         check(lib.clikart_tensor_copy_to(self._handle, ffi.from_buffer(raw), len(raw)))
         if dtype is bfloat16:
@@ -318,7 +331,8 @@ class Tensor(Operators, Shorthands, Methods):
         elif dtype.name not in _CODES:
             import numpy as np
 
-            return float(np.frombuffer(raw, numpy_dtype(dtype))[0])
+            number = np.frombuffer(raw, numpy_dtype(dtype))[0]
+            return float(number) if dtype.is_floating_point else number.item()
         value: bool | int | float = struct.unpack(f"={_CODES.get(dtype.name, 'f')}", raw)[0]
         return value
 
@@ -451,7 +465,8 @@ def tensor(data: Any, dtype: DType | None = None) -> Tensor:
     """A tensor with a copy of an array, a nested list or a number.
 
     Args:
-        data: a NumPy array, whose dtype is kept, or what NumPy can make an array of; Python floats become float32.
+        data: a NumPy array, whose dtype is kept, or what NumPy can make an array of; Python floats become float32,
+            complex numbers complex64.
         dtype: the element type, instead.
 
     Raises:
@@ -472,10 +487,17 @@ def tensor(data: Any, dtype: DType | None = None) -> Tensor:
     if dtype is not None:
         if not isinstance(dtype, DType):
             raise ClikaRTTypeError(f"tensor: expected a dtype such as clika_runtime.float32, got {dtype!r}")
+        if array.dtype.kind == "c" and not dtype.name.startswith("complex"):
+            raise ClikaRTTypeError(f"tensor: complex numbers do not become {dtype.name}")
         array = array.astype(numpy_dtype(dtype), copy=False)
-    elif array.dtype == np.float64 and not isinstance(data, (np.ndarray, np.generic)):
-        array = array.astype(np.float32)
+    elif not isinstance(data, (np.ndarray, np.generic)) and array.dtype.name in ("float64", "complex128"):
+        array = array.astype(np.float32 if array.dtype == np.float64 else np.complex64)
     return wrap(handle_of_array(array))
+
+
+def _unpacked(dtype: DType) -> DType:
+    """What has a byte for each element of int4 or uint4."""
+    return int8 if dtype.name == "int4" else uint8
 
 
 def handle_of_array(array: np.ndarray[Any, Any]) -> Any:
@@ -485,6 +507,10 @@ def handle_of_array(array: np.ndarray[Any, Any]) -> Any:
     if scoped:
         apply()
     known = BY_NUMPY_NAME[array.dtype.name]
+    if known.is_packed:
+        packed = _ops.cast(wrap(handle_of_array(array.astype(_unpacked(known).name))), known)
+        handle, packed._handle = packed._handle, ffi.NULL
+        return handle
     array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).reshape(array.shape)
     address = ffi.cast("void*", array.__array_interface__["data"][0])
     return lib.clikart_tensor_from_data(address, known.code, array.shape or ffi.NULL, array.ndim)

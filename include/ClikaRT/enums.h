@@ -25,6 +25,8 @@ enum class DataType : std::int32_t {
     Float8E5M2 = 15,
     Int4 = 16,
     UInt4 = 17,
+    Complex64 = 18,
+    Complex128 = 19,
 };
 
 /// What went wrong; see Error::kind().
@@ -336,6 +338,8 @@ inline const char* to_string(DataType dtype) {
         case DataType::Float8E5M2: return "Float8E5M2";
         case DataType::Int4: return "Int4";
         case DataType::UInt4: return "UInt4";
+        case DataType::Complex64: return "Complex64";
+        case DataType::Complex128: return "Complex128";
     }
     return "?";
 }

@@ -14,7 +14,8 @@ const DTypeInfo& dtype_info(DType dtype) {
 DType promote(DType a, DType b) {
     if (a == b) return a;
     const DTypeCategory ca = category_of(a), cb = category_of(b);
-    if (is_packed(a) || is_packed(b)) fail(ErrorKind::Type, "no common dtype for {} and {}; cast one of them", name_of(a), name_of(b));
+    if (is_packed(a) || is_packed(b) || is_complex(a) || is_complex(b))
+        fail(ErrorKind::Type, "no common dtype for {} and {}; cast one of them", name_of(a), name_of(b));
     if (ca != cb) return ca < cb ? b : a;
     if (ca == DTypeCategory::Float && (size_of(a) == 1 || size_of(b) == 1)) {
         fail(ErrorKind::Type, "no common dtype for {} and {}; cast one of them", name_of(a), name_of(b));

@@ -10,7 +10,7 @@
 namespace clikart {
 
 /// The first axis of type promotion: a float beats an integer beats a bool.
-enum class DTypeCategory : uint8_t { Bool, Int, Float };
+enum class DTypeCategory : uint8_t { Bool, Int, Float, Complex };
 
 struct DTypeInfo {
     std::string_view name;
@@ -19,7 +19,7 @@ struct DTypeInfo {
     std::string_view safetensors;
 };
 
-/// Bytes of the widest element there is.
+/// Bytes of the widest element that kernels compute with, and the alignment that every element can do with.
 inline constexpr size_t kWidestElement = 8;
 
 /// Throws TypeError for a code that is not in the table.
@@ -33,16 +33,20 @@ inline int64_t bytes_of(DType dtype, int64_t count) {
     const int64_t bits = dtype_info(dtype).bits;
     return bits >= 8 ? count * (bits / 8) : count / 2 + count % 2;
 }
+inline DTypeCategory category_of(DType dtype) {
+    return dtype_info(dtype).category;
+}
 /// int4 and uint4: two elements in a byte, the first in the lower half.  They are stored, cast and copied, all elements of a
 /// tensor in order; nothing else.
 inline bool is_packed(DType dtype) {
     return dtype_info(dtype).bits < 8;
 }
+/// complex64 and complex128: two floats.  They are stored, viewed, copied and exchanged; nothing computes in them.
+inline bool is_complex(DType dtype) {
+    return category_of(dtype) == DTypeCategory::Complex;
+}
 inline std::string_view name_of(DType dtype) {
     return dtype_info(dtype).name;
-}
-inline DTypeCategory category_of(DType dtype) {
-    return dtype_info(dtype).category;
 }
 
 /// torch's promotion of two dtypes of equal standing.  Throws TypeError where torch has none (uint16..uint64 with others).
@@ -68,16 +72,16 @@ bool with_type(DType dtype, F&& f) {
     }
 }
 
-/// The same for every dtype that is not packed, with the type that holds an element.
+/// The same with every type that holds an element; false for packed and complex ones, of which none does.
 template <class F>
-void with_stored_type(DType dtype, F&& f) {
-    if (with_type(dtype, f)) return;
+bool with_stored_type(DType dtype, F&& f) {
+    if (with_type(dtype, f)) return true;
     switch (dtype) {
-        case DType::Float16: return f.template operator()<Half>();
-        case DType::BFloat16: return f.template operator()<BFloat16>();
-        case DType::Float8E4M3: return f.template operator()<Float8E4M3>();
-        case DType::Float8E5M2: return f.template operator()<Float8E5M2>();
-        default: return;
+        case DType::Float16: f.template operator()<Half>(); return true;
+        case DType::BFloat16: f.template operator()<BFloat16>(); return true;
+        case DType::Float8E4M3: f.template operator()<Float8E4M3>(); return true;
+        case DType::Float8E5M2: f.template operator()<Float8E5M2>(); return true;
+        default: return false;
     }
 }
 

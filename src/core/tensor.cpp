@@ -59,9 +59,10 @@ Ref<Tensor> scalar_as(const Tensor& weak, DType dtype) {
     auto tensor = make_tensor(dtype, Dims{}, weak.device());
     tensor->storage().materialize();
     tensor->born_with_data = tensor->number = true;
-    with_stored_type(dtype, [&]<class To>() {
+    const bool known = with_stored_type(dtype, [&]<class To>() {
         with_type(weak.dtype(), [&]<class From>() { *static_cast<To*>(tensor->data()) = convert<To>(*static_cast<const From*>(weak.data())); });
     });
+    if (!known) fail(ErrorKind::NotImplemented, "op 'cast' has no {} kernel on {}", name_of(dtype), to_string(weak.device()));
     return tensor;
 }
 

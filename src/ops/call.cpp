@@ -74,7 +74,9 @@ private:
 };
 
 KernelFn find_kernel(const OpInfo& info, DType dtype) {
-    const bool known = !is_packed(dtype) || info.code == OpCode::Cast || info.code == OpCode::Copy || info.code == OpCode::Full;
+    bool known = true;
+    if (is_packed(dtype)) known = info.code == OpCode::Cast || info.code == OpCode::Copy || info.code == OpCode::Full;
+    if (is_complex(dtype)) known = info.code == OpCode::Copy;
     const KernelFn kernel = known ? cpu_backend().find_kernel(static_cast<int32_t>(info.code), static_cast<int32_t>(dtype)) : nullptr;
     if (!kernel) fail(ErrorKind::NotImplemented, "op '{}' has no {} kernel on cpu", info.name, name_of(dtype));
     return kernel;
@@ -152,8 +154,9 @@ void check(Checked& checked, std::span<Tensor* const> given, const Attributes& a
     checked_numel(checked.spec.shape, info.name);  // whatever the rule came to
     if (info.has_kernel) checked.kernel = find_kernel(info, compute);
     for (const Tensor* input : checked.inputs) {
-        if (!is_packed(input->dtype())) continue;
+        if (!is_packed(input->dtype()) && !is_complex(input->dtype())) continue;
         if (info.has_kernel) find_kernel(info, input->dtype());
+        if (is_complex(input->dtype())) continue;
         const bool whole = clikart::is_contiguous(checked.spec.shape, checked.spec.strides) && checked.spec.offset == input->offset();
         if (info.kind == NodeKind::View && checked.spec.strides.rank() == checked.spec.shape.rank() && !whole) {
             fail(ErrorKind::NotImplemented, "{}: {} has two elements in a byte, so its only views are of all of them in order; cast it first", info.name,

@@ -160,9 +160,8 @@ def test_what_cannot_be_imported():
     for bad in (None, 1, "x", [1.0], object()):
         with pytest.raises(TypeError, match="__dlpack__"):
             crt.from_dlpack(bad)
-    for dtype in (np.complex64, np.complex128):
-        with pytest.raises(TypeError, match="dtype"):
-            crt.from_dlpack(np.zeros(2, dtype))
+    with pytest.raises(TypeError, match="dtype"):
+        crt.from_dlpack(torch.zeros(2, dtype=torch.complex32))
     with pytest.raises(ValueError, match="dimensions"):
         crt.from_dlpack(np.zeros((1,) * 17, np.float32))
     with pytest.raises(BufferError):
@@ -340,7 +339,7 @@ def test_imports_that_fail_leak_nothing():
     import resource
 
     array, gone = watched()
-    refused = torch.zeros(20_000, dtype=torch.complex64), np.zeros((1,) * 17, np.float32), array.view(np.complex64)
+    refused = torch.zeros(20_000, dtype=torch.complex32), np.zeros((1,) * 17, np.float32), array.reshape((1,) * 16 + (-1,))
     del array
 
     def step(refused):

@@ -1,7 +1,11 @@
-"""int4 and uint4: two elements in a byte."""
+"""Dtypes that are stored and not computed in: int4 and uint4, two elements in a byte, and complex numbers."""
 
+import pickle
+
+import ml_dtypes
 import numpy as np
 import pytest
+import torch
 
 import clika_runtime as crt
 
@@ -62,3 +66,47 @@ def test_no_dtype_is_common_with_others():
 def test_files_cannot_hold_them(tmp_path):
     with pytest.raises(TypeError, match="int4, which safetensors files cannot hold"):
         crt.save({"x": crt.full([4], 1, crt.int4)}, tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4"])
+def test_numpy_has_a_byte_for_each(name):
+    values = np.array([[1, 2, 3], [4, 5, 7]]).astype(getattr(ml_dtypes, name))
+    x = crt.tensor(values)
+    assert x.dtype is getattr(crt, name) and x.nbytes == 3 and len(x.bytes()) == 3
+    np.testing.assert_array_equal(x.numpy(), values)
+    assert x.numpy().dtype == values.dtype and x.tolist() == [[1, 2, 3], [4, 5, 7]]
+    assert crt.tensor([7], dtype=getattr(crt, name)).item() == 7
+    assert pickle.loads(pickle.dumps(x)).tolist() == x.tolist()
+    assert "[4, 5, 7]" in repr(x).replace(".", "") and repr(crt.full([100_000], 3, getattr(crt, name)))
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_numbers_are_stored(dtype):
+    values = (np.arange(12) + 1j * np.arange(12)[::-1]).reshape(3, 4).astype(dtype)
+    x = crt.tensor(values)
+    assert x.dtype is getattr(crt, values.dtype.name)
+    for got, want in (
+        (x, values),
+        (crt.permute(x, [1, 0]), values.T),
+        (crt.copy(crt.permute(x, [1, 0])), values.T),
+        (crt.slice(x, 1, None, None, -2), values[:, ::-2]),
+    ):
+        np.testing.assert_array_equal(got.numpy(), want)
+    y = crt.tensor(np.zeros((3, 4), dtype))
+    y.copy_(x)
+    np.testing.assert_array_equal(y.numpy(), values)
+    assert crt.select(crt.select(x, 0, 1), 0, 2).item() == values[1, 2]
+    np.testing.assert_array_equal(torch.from_dlpack(x).numpy(), values)
+    np.testing.assert_array_equal(crt.from_dlpack(torch.from_numpy(values.T)).numpy(), values.T)
+    for refused in (
+        lambda: crt.add(x, x),
+        lambda: crt.concat([x, x]),
+        lambda: crt.eq(x, x),
+        lambda: crt.isnan(x),
+        lambda: crt.cast(x, crt.float32),
+        lambda: y.copy_(1),
+    ):
+        with pytest.raises(NotImplementedError, match=f"^op '\\w+' has no {values.dtype.name} kernel on cpu$"):
+            refused()
+    with pytest.raises(TypeError, match="no common dtype"):
+        crt.add(x, crt.ones([4]))

@@ -26,6 +26,8 @@ enum {
     CLIKART_FLOAT8_E5M2 = 15,
     CLIKART_INT4 = 16,
     CLIKART_UINT4 = 17,
+    CLIKART_COMPLEX64 = 18,
+    CLIKART_COMPLEX128 = 19,
 };
 
 /* What went wrong. */

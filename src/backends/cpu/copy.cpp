@@ -18,8 +18,27 @@ void copy_packed(const View& in, const View& out) {
     std::memcpy(out.data, in.data, static_cast<size_t>(bytes_of(dtype_of(out), numel(shape_of(out)))));
 }
 
+/// Of complex elements: each is two floats, along one dimension more.
+void copy_complex(const KernelCall& call) {
+    const bool narrow = dtype_of(call.inputs[0]) == DType::Complex64;
+    const auto part = static_cast<int32_t>(narrow ? DType::Float32 : DType::Float64);
+    Dims shapes[2], strides[2];
+    const auto parts_of = [&](const View& view, int i) -> View {
+        if (view.rank == kMaxRank) fail(ErrorKind::NotImplemented, "complex elements along {} dimensions cannot be copied", view.rank);
+        for (int d = 0; d < view.rank; ++d) {
+            shapes[i].push_back(view.shape[d]);
+            strides[i].push_back(2 * view.strides[d]);
+        }
+        shapes[i].push_back(2);
+        strides[i].push_back(1);
+        return {view.data, shapes[i].data(), strides[i].data(), view.rank + 1, part};
+    };
+    copy_view(call, parts_of(call.inputs[0], 0), parts_of(call.outputs[0], 1));
+}
+
 void copy(const KernelCall& call) {
     if (is_packed(dtype_of(call.inputs[0]))) return copy_packed(call.inputs[0], call.outputs[0]);
+    if (is_complex(dtype_of(call.inputs[0]))) return copy_complex(call);
     copy_view(call, call.inputs[0], call.outputs[0]);
 }
 
