@@ -105,7 +105,7 @@ bool raises(const Tensor& tensor) {
 TEST(Ordering, I1_HazardsBelongToTheStorageNotToTheTensor) {
     const auto writer = new_stream(), reader = new_stream();
     const auto t = new_tensor();
-    const auto view = make_view(*t, Dims{4}, Dims{2}, 3);
+    const auto view = make_view(*t, t->dtype(), Dims{4}, Dims{2}, 3);
     EXPECT_EQ(&t->storage(), &view->storage());
     Gate gate;
     std::atomic<bool> written{false};
