@@ -90,9 +90,11 @@ void* make_exported(Ref<Tensor> tensor, uint64_t flags) {
     array.data = tensor->data();
     array.device = {dlpack::kCpu, 0};
     array.rank = tensor->rank();
+    array.dtype = {};
     for (const dlpack::Element& element : dlpack::kElements) {
         if (element.dtype == tensor->dtype()) array.dtype = {element.code, element.bits, 1};
     }
+    if (array.dtype.lanes == 0) fail(ErrorKind::NotImplemented, "to_dlpack: DLPack has no dtype for {}", describe(*tensor));
     array.shape = exported->shape.data();
     array.strides = exported->strides.data();
     exported->tensor = std::move(tensor);

@@ -169,6 +169,7 @@ void shape_index_put(const OpCall& call, OutputSpec& out) {
 void shape_embedding(const OpCall& call, OutputSpec& out) {
     const Dims& weight = shape_of(call, 1);
     if (weight.rank() != 2) fail(ErrorKind::Value, "{}: needs a table of two dimensions, got shape {}", call.info.name, to_string(weight));
+    check_result_rank(call, shape_of(call, 0).rank() + 1);
     out.shape = shape_of(call, 0);
     out.shape.push_back(weight[1]);
 }

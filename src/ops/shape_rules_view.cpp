@@ -238,6 +238,16 @@ void shape_narrow(const OpCall& call, OutputSpec& out) {
     out.offset = x.offset() + (length > 0 ? start * x.strides()[dim] : 0);
 }
 
+namespace {
+
+/// Throws for elements of which two share a byte.
+void refuse_packed(const OpCall& call, DType dtype) {
+    if (is_packed(dtype))
+        fail(ErrorKind::NotImplemented, "{}: {} has two elements in a byte, so there are no such views; cast it first", call.info.name, name_of(dtype));
+}
+
+}  // namespace
+
 void shape_view_dtype(const OpCall& call, OutputSpec& out) {
     const Tensor& x = *call.inputs[0];
     const auto to = static_cast<DType>(call.attributes.integer(attribute::view_dtype_dtype));
@@ -248,12 +258,14 @@ void shape_view_dtype(const OpCall& call, OutputSpec& out) {
     const auto refuse = [&](const char* why) {
         fail(ErrorKind::Value, "{}: {}: {} with strides {} as {}", call.info.name, why, describe(x), to_string(x.strides()), name_of(to));
     };
+    if (x.dtype() != to) refuse_packed(call, x.dtype()), refuse_packed(call, to);
     const int64_t before = size_of(x.dtype()), after = size_of(to);
     out.shape = x.shape();
     out.strides = x.strides();
     out.offset = x.offset();
     const Storage& storage = x.storage();
-    if (storage.host_visible() && reinterpret_cast<uintptr_t>(storage.data()) % static_cast<uintptr_t>(after) != 0) refuse("the memory is not aligned for it");
+    if (after > 0 && storage.host_visible() && reinterpret_cast<uintptr_t>(storage.data()) % std::min(static_cast<size_t>(after), kWidestElement) != 0)
+        refuse("the memory is not aligned for it");
     if (before == after) return;
     const int last = x.rank() - 1;
     if (last < 0) refuse("a 0-d tensor has no dimension to change");
@@ -280,6 +292,7 @@ void shape_view_dtype(const OpCall& call, OutputSpec& out) {
 
 void shape_as_strided(const OpCall& call, OutputSpec& out) {
     const Tensor& x = *call.inputs[0];
+    refuse_packed(call, x.dtype());
     out.shape = listed(call, attribute::as_strided_shape);
     out.strides = listed(call, attribute::as_strided_strides);
     out.offset = call.attributes.present(attribute::as_strided_offset) ? call.attributes.integer(attribute::as_strided_offset) : x.offset();
@@ -300,7 +313,10 @@ void shape_as_strided(const OpCall& call, OutputSpec& out) {
         fail(ErrorKind::Value, "{}: shape {} with strides {} from {} on leaves the memory of {} elements", call.info.name, to_string(out.shape),
              to_string(out.strides), out.offset, room);
     }
-    if (count == 0) out.strides = contiguous_strides(out.shape);  // of no consequence, and perhaps beyond what fits
+    const Dims plain = contiguous_strides(out.shape);
+    for (int d = 0; d < out.shape.rank(); ++d) {  // of no consequence, and perhaps beyond what fits
+        if (count == 0 || out.shape[d] == 1) out.strides[d] = plain[d];
+    }
 }
 
 }  // namespace clikart

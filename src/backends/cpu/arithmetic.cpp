@@ -284,7 +284,16 @@ struct LerpFn {
     }
 };
 
-/// Bytes that are 0 or 1.
+// Of bools, as bytes: memory that was borrowed may hold others than 0 and 1.
+struct BothFn {
+    uint8_t operator()(uint8_t a, uint8_t b) const { return (a != 0) & (b != 0); }
+};
+struct EitherFn {
+    uint8_t operator()(uint8_t a, uint8_t b) const { return (a | b) != 0; }
+};
+struct OneFn {
+    uint8_t operator()(uint8_t a, uint8_t b) const { return (a != 0) != (b != 0); }
+};
 template <class F>
 ElementLoop bools() {
     ElementLoop loop = loop_of<F, uint8_t, 2>();
@@ -298,12 +307,12 @@ ElementLoop find_arithmetic(OpCode op, DType t) {
             case OpCode::Add:
             case OpCode::Maximum:
             case OpCode::Fmax:
-            case OpCode::BitwiseOr: return bools<OrFn>();
+            case OpCode::BitwiseOr: return bools<EitherFn>();
             case OpCode::Mul:
             case OpCode::Minimum:
             case OpCode::Fmin:
-            case OpCode::BitwiseAnd: return bools<AndFn>();
-            case OpCode::BitwiseXor: return bools<XorFn>();
+            case OpCode::BitwiseAnd: return bools<BothFn>();
+            case OpCode::BitwiseXor: return bools<OneFn>();
             default: return {};
         }
     }

@@ -300,7 +300,7 @@ public:
           causal_(call.attributes->integer(attribute::scaled_dot_product_attention_is_causal) != 0) {
         constexpr int scale = attribute::scaled_dot_product_attention_scale;
         const auto width = static_cast<double>(query_.columns());
-        scale_ = static_cast<T>(call.attributes->present(scale) ? call.attributes->real(scale) : 1 / std::sqrt(width));
+        scale_ = static_cast<T>(call.attributes->present(scale) ? call.attributes->real(scale) : 1 / std::sqrt(std::max(width, 1.0)));
         if (const View* mask = optional_input(call, 3, attribute::scaled_dot_product_attention_given)) mask_.emplace(*mask, lead_, false);
         const AttentionTable table = HWY_DYNAMIC_DISPATCH(find_attention)();
         if constexpr (sizeof(T) == sizeof(float)) {

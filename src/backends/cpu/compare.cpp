@@ -29,22 +29,26 @@ CLIKART_COMPARISON(GtFn, a > b)
 CLIKART_COMPARISON(GeFn, a >= b)
 #undef CLIKART_COMPARISON
 
-// Of bools, which what is compared was made.
+// Of bools, which what is compared was made; as bytes, since memory that was borrowed may hold others than 0 and 1.
 struct AndFn {
-    bool operator()(bool a, bool b) const { return a & b; }
+    bool operator()(uint8_t a, uint8_t b) const { return (a != 0) & (b != 0); }
 };
 struct OrFn {
-    bool operator()(bool a, bool b) const { return a | b; }
+    bool operator()(uint8_t a, uint8_t b) const { return (a | b) != 0; }
 };
 struct XorFn {
-    bool operator()(bool a, bool b) const { return a ^ b; }
+    bool operator()(uint8_t a, uint8_t b) const { return (a != 0) != (b != 0); }
 };
+template <class F>
+ElementLoop of_bools() {
+    return {&scalar_loop<F, bool, uint8_t, uint8_t>, {DType::Bool, DType::Bool}, DType::Bool};
+}
 
-/// By width: what the bits mean is of no concern.  The condition is a byte, 0 or 1, of which the compiler makes masks.
+/// By width: what the bits mean is of no concern.  The condition is a byte, of which the compiler makes masks.
 struct WhereFn {
     template <class T>
     T operator()(uint8_t condition, T a, T b) const {
-        const T mask = static_cast<T>(T(0) - T(condition));
+        const T mask = static_cast<T>(T(0) - T(condition != 0));
         return static_cast<T>((a & mask) | (b & ~mask));
     }
 };
@@ -69,9 +73,9 @@ ElementLoop find_comparison(OpCode op, DType t) {
         case OpCode::Le: return predicates<LeFn, 2>(t);
         case OpCode::Gt: return predicates<GtFn, 2>(t);
         case OpCode::Ge: return predicates<GeFn, 2>(t);
-        case OpCode::LogicalAnd: return predicate_of<AndFn, bool, 2>();
-        case OpCode::LogicalOr: return predicate_of<OrFn, bool, 2>();
-        case OpCode::LogicalXor: return predicate_of<XorFn, bool, 2>();
+        case OpCode::LogicalAnd: return of_bools<AndFn>();
+        case OpCode::LogicalOr: return of_bools<OrFn>();
+        case OpCode::LogicalXor: return of_bools<XorFn>();
         case OpCode::Where: return where_loop(t);
         default: return {};
     }

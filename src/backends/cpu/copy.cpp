@@ -47,10 +47,10 @@ void cast(const KernelCall& call);
 /// From or to packed elements, by way of one in a byte.
 void cast_packed(const KernelCall& call) {
     View in = call.inputs[0], out = call.outputs[0];
-    const int64_t n = numel(shape_of(out)), pieces = (n / 2 + kPiece) / kPiece;
     if (is_packed(dtype_of(in)) && is_packed(dtype_of(out))) return copy_packed(in, out);
     const bool packs = is_packed(dtype_of(out));
     View& bytes = packs ? out : in;  // becomes the way station
+    const int64_t n = numel(shape_of(bytes)), pieces = (n / 2 + kPiece) / kPiece;
     auto* const packed = static_cast<uint8_t*>(bytes.data);
     const bool is_signed = dtype_of(bytes) == DType::Int4;
     const Scratch scratch(static_cast<size_t>(n));

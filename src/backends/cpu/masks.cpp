@@ -9,6 +9,10 @@
 namespace clikart::cpu {
 namespace {
 
+/// Bools are read as bytes: memory that was borrowed may hold others than 0 and 1.
+template <class T>
+using Read = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+
 template <class T>
 bool is_zero(T value) noexcept {
     if constexpr (is_narrow_float<T>) {
@@ -20,7 +24,7 @@ bool is_zero(T value) noexcept {
 
 template <class T>
 int64_t count_run(const char* from, int64_t stride, int64_t n) noexcept {
-    const auto* x = reinterpret_cast<const T*>(from);
+    const auto* x = reinterpret_cast<const Read<T>*>(from);
     int64_t count = 0;
     for (int64_t i = 0; i < n; ++i) count += !is_zero(x[i * stride]);
     return count;
@@ -58,7 +62,7 @@ void nonzero_of(const KernelCall& call) {
         int64_t at = piece * kPiece;  // in row-major order
         int64_t* to = out + before[static_cast<size_t>(piece)] * rank;
         loop.runs(at, std::min(loop.count(), at + kPiece), [&](char* const* p, int64_t n) {
-            const auto* x = reinterpret_cast<const T*>(p[0]);
+            const auto* x = reinterpret_cast<const Read<T>*>(p[0]);
             for (int64_t i = 0; i < n; ++i, ++at) {
                 if (is_zero(x[i * stride])) continue;
                 int64_t rest = at;
@@ -90,12 +94,12 @@ void masked_select(const KernelCall& call) {
             T* to = static_cast<T*>(call.outputs[0].data) + before[static_cast<size_t>(piece)];
             T* const end = static_cast<T*>(call.outputs[0].data) + before[static_cast<size_t>(piece) + 1];
             loop.runs(piece * kPiece, std::min(loop.count(), (piece + 1) * kPiece), [&](char* const* p, int64_t n) {
-                const auto* const chosen = reinterpret_cast<const bool*>(p[0]);
+                const auto* const chosen = reinterpret_cast<const uint8_t*>(p[0]);
                 const auto* const from = reinterpret_cast<const T*>(p[1]);
                 // Written whether it is wanted or not, and then written over: a mask is hard to predict.
                 for (int64_t i = 0; i < n && to < end; ++i) {
                     *to = from[i * sx];
-                    to += chosen[i * sm];
+                    to += chosen[i * sm] != 0;
                 }
             });
         });
@@ -111,7 +115,7 @@ void masked_fill(const KernelCall& call) {
         loop.parallel_runs(call, [=](char* const* p, int64_t n) {
             auto* const to = reinterpret_cast<T*>(p[0]);
             const auto* const x = reinterpret_cast<const T*>(p[1]);
-            const auto* const chosen = reinterpret_cast<const bool*>(p[2]);
+            const auto* const chosen = reinterpret_cast<const uint8_t*>(p[2]);
             if (so == 1 && sx == 1 && sm == 1) {
                 for (int64_t i = 0; i < n; ++i) to[i] = chosen[i] ? value : x[i];
             } else {
@@ -136,7 +140,7 @@ void masked_scatter(const KernelCall& call) {
         parallel_for(call, static_cast<int64_t>(before.size()) - 1, [&](int64_t piece) {
             int64_t next = before[static_cast<size_t>(piece)];
             loop.runs(piece * kPiece, std::min(loop.count(), (piece + 1) * kPiece), [&](char* const* p, int64_t n) {
-                const auto* const chosen = reinterpret_cast<const bool*>(p[0]);
+                const auto* const chosen = reinterpret_cast<const uint8_t*>(p[0]);
                 auto* const to = reinterpret_cast<T*>(p[1]);
                 for (int64_t i = 0; i < n; ++i) {
                     if (chosen[i * sm]) {

@@ -118,12 +118,12 @@ struct Pool {
 };
 
 /// What windows without places hold; n elements of `lane`, later converted to `dtype`.
-void fill_with_nothing(DType dtype, DType lane, Fold what, void* to, int64_t n) {
+void fill_with_nothing(DType dtype, DType lane, WindowFold what, void* to, int64_t n) {
     with_type(lane, [&]<class L>() {
         L value{};
-        if (what == Fold::Max && std::numeric_limits<L>::has_infinity) {
+        if (what == WindowFold::Max && std::numeric_limits<L>::has_infinity) {
             value = -std::numeric_limits<L>::infinity();
-        } else if (what == Fold::Max) {
+        } else if (what == WindowFold::Max) {
             with_type(dtype, [&]<class T>() { value = static_cast<L>(std::numeric_limits<T>::lowest()); });
         }
         std::fill_n(static_cast<L*>(to), n, value);
@@ -138,10 +138,10 @@ DType lane_with_indices(DType dtype) {
 
 /// The fold of every window.  Sums are divided by `divisor`, or where that is 0 by the number of places; `indices`, where not
 /// null, become the places of the largest.
-void fold_windows(const KernelCall& call, const Pool& pool, Fold what, double divisor, int64_t* indices = nullptr) {
+void fold_windows(const KernelCall& call, const Pool& pool, WindowFold what, double divisor, int64_t* indices = nullptr) {
     constexpr int64_t kPlaces = 64;  // taken in one go; then their folds are put together
     const DType dtype = dtype_of(pool.in), lane = indices ? lane_with_indices(dtype) : lane_of(dtype);
-    const FoldFn fold = find_fold(what, lane);
+    const FoldFn fold = find_window_fold(what, lane);
     const LargestFn largest = indices ? find_largest(lane) : nullptr;
     const int64_t size = size_of(dtype), lane_size = size_of(lane);
     const bool direct = dtype == lane && pool.channel_stride == 1;
@@ -197,7 +197,7 @@ void fold_windows(const KernelCall& call, const Pool& pool, Fold what, double di
                 });
                 if (taken > 0) flush();
                 if (first) fill_with_nothing(dtype, lane, what, so_far, n);
-                if (what == Fold::Sum) {
+                if (what == WindowFold::Sum) {
                     double by = divisor;
                     if (by == 0) {
                         by = 1;
@@ -224,12 +224,12 @@ Pool max_pool_of(const KernelCall& call) {
 
 template <int Spatial>
 void max_pool(const KernelCall& call) {
-    fold_windows(call, max_pool_of<Spatial>(call), Fold::Max, 0);
+    fold_windows(call, max_pool_of<Spatial>(call), WindowFold::Max, 0);
 }
 
 template <int Spatial>
 void max_pool_with_indices(const KernelCall& call) {
-    fold_windows(call, max_pool_of<Spatial>(call), Fold::Max, 0, static_cast<int64_t*>(call.outputs[1].data));
+    fold_windows(call, max_pool_of<Spatial>(call), WindowFold::Max, 0, static_cast<int64_t*>(call.outputs[1].data));
 }
 
 template <int Spatial>
@@ -241,10 +241,10 @@ void avg_pool(const KernelCall& call) {
     const Pool pool(call, Spatial, [&](Axis& axis, int i, int64_t n) {
         axis.windows = sliding(axis.size, n, a.entry(avg_pool1d_kernel_size, i), a.entry(stride, i), a.entry(avg_pool1d_padding, i), 1, counts_padding);
     });
-    fold_windows(call, pool, Fold::Sum, a.present(avg_pool1d_divisor_override) ? static_cast<double>(a.integer(avg_pool1d_divisor_override)) : 0);
+    fold_windows(call, pool, WindowFold::Sum, a.present(avg_pool1d_divisor_override) ? static_cast<double>(a.integer(avg_pool1d_divisor_override)) : 0);
 }
 
-template <int Spatial, Fold What>
+template <int Spatial, WindowFold What>
 void adaptive_pool(const KernelCall& call) {
     const Pool pool(call, Spatial, [](Axis& axis, int, int64_t n) { axis.windows = covering(axis.size, n); });
     fold_windows(call, pool, What, 0);
@@ -259,21 +259,21 @@ KernelFn of_floats(DType dtype, KernelFn kernel) {
 
 }  // namespace
 
-#define CLIKART_POOLS(spatial)                                            \
-    KernelFn kernel_max_pool##spatial##d(DType t) {                       \
-        return of_numbers(t, &kernel<max_pool<spatial>>);                 \
-    }                                                                     \
-    KernelFn kernel_max_pool##spatial##d_with_indices(DType t) {          \
-        return of_numbers(t, &kernel<max_pool_with_indices<spatial>>);    \
-    }                                                                     \
-    KernelFn kernel_avg_pool##spatial##d(DType t) {                       \
-        return of_floats(t, &kernel<avg_pool<spatial>>);                  \
-    }                                                                     \
-    KernelFn kernel_adaptive_avg_pool##spatial##d(DType t) {              \
-        return of_floats(t, &kernel<adaptive_pool<spatial, Fold::Sum>>);  \
-    }                                                                     \
-    KernelFn kernel_adaptive_max_pool##spatial##d(DType t) {              \
-        return of_numbers(t, &kernel<adaptive_pool<spatial, Fold::Max>>); \
+#define CLIKART_POOLS(spatial)                                                  \
+    KernelFn kernel_max_pool##spatial##d(DType t) {                             \
+        return of_numbers(t, &kernel<max_pool<spatial>>);                       \
+    }                                                                           \
+    KernelFn kernel_max_pool##spatial##d_with_indices(DType t) {                \
+        return of_numbers(t, &kernel<max_pool_with_indices<spatial>>);          \
+    }                                                                           \
+    KernelFn kernel_avg_pool##spatial##d(DType t) {                             \
+        return of_floats(t, &kernel<avg_pool<spatial>>);                        \
+    }                                                                           \
+    KernelFn kernel_adaptive_avg_pool##spatial##d(DType t) {                    \
+        return of_floats(t, &kernel<adaptive_pool<spatial, WindowFold::Sum>>);  \
+    }                                                                           \
+    KernelFn kernel_adaptive_max_pool##spatial##d(DType t) {                    \
+        return of_numbers(t, &kernel<adaptive_pool<spatial, WindowFold::Max>>); \
     }
 CLIKART_POOLS(1)
 CLIKART_POOLS(2)

@@ -113,14 +113,14 @@ void divide(void* elements, int64_t n, double divisor) {
     for (; at < n; ++at) hn::StoreU(hn::Div(hn::LoadU(one, to + at), hn::Set(one, by)), one, to + at);
 }
 
-FoldFn find(Fold what, DType dtype) {
+FoldFn find(WindowFold what, DType dtype) {
     FoldFn found = nullptr;
     with_type(dtype, [&]<class T>() {
         if constexpr (!std::is_same_v<T, bool>) {
-            if (what == Fold::Max) found = &fold<T, Larger>;
+            if (what == WindowFold::Max) found = &fold<T, Larger>;
         }
         if constexpr (std::is_floating_point_v<T>) {
-            if (what == Fold::Sum) found = &fold<T, Add>;
+            if (what == WindowFold::Sum) found = &fold<T, Add>;
         }
     });
     return found;
@@ -152,7 +152,7 @@ HWY_EXPORT(divide_elements);
 
 }  // namespace
 
-FoldFn find_fold(Fold fold, DType dtype) {
+FoldFn find_window_fold(WindowFold fold, DType dtype) {
     return HWY_DYNAMIC_DISPATCH(find)(fold, dtype);
 }
 

@@ -27,11 +27,13 @@ char* element(const Matrices& m, int64_t offset, DType dtype) {
 /// Where the matrices of a stack follow each other as their rows do, all of them are one matrix.
 bool stack_rows(Matrices& m, const Dims& batch) {
     int64_t next = 0;
+    bool started = false;
     for (int d = batch.rank() - 1; d >= 0; --d) {
         if (batch[d] == 1) continue;
-        if (next == 0) {
+        if (!started) {
             if (m.rows == 1) m.row = m.batch_strides[d];
-            next = m.row * m.rows;
+            next = m.row * m.rows;  // may be 0: matrices that are broadcast
+            started = true;
         }
         if (m.batch_strides[d] != next) return false;
         next *= batch[d];
@@ -45,7 +47,15 @@ void flatten(MatrixProduct& p) {
         if (p.b.batch_strides[d] != 0 && p.batch[d] != 1) return;
     }
     Matrices a = p.a, added = p.added ? *p.added : Matrices{};
-    if (!stack_rows(a, p.batch) || (p.added && !stack_rows(added, p.batch))) return;
+    if (!stack_rows(a, p.batch)) return;
+    if (p.added && added.rows == p.c.rows) {
+        if (!stack_rows(added, p.batch)) return;
+    } else if (p.added) {  // one row for all rows of a matrix: then it has to be one for all matrices
+        for (int d = 0; d < p.batch.rank(); ++d) {
+            if (added.batch_strides[d] != 0 && p.batch[d] != 1) return;
+        }
+        added.row = 0;
+    }
     const int64_t all = numel(p.batch);
     p.a.row = a.row;
     p.a.rows *= all;

@@ -51,7 +51,8 @@ struct ExtremeFold {
     HWY_INLINE V operator()(V a, V b) const {
         if constexpr (hwy::IsFloat<hn::TFromV<V>>()) {
             const auto keeps = Largest ? hn::Gt(a, b) : hn::Lt(a, b);
-            return hn::IfThenElse(hn::Or(keeps, hn::IsNaN(a)), a, b);
+            const V equal = Largest ? hn::And(a, b) : hn::Or(a, b);  // of 0 and -0 always the same one, whichever comes first
+            return hn::IfThenElse(hn::Eq(a, b), equal, hn::IfThenElse(hn::Or(keeps, hn::IsNaN(a)), a, b));
         } else {
             return Largest ? hn::Max(a, b) : hn::Min(a, b);
         }

@@ -18,7 +18,7 @@
 #define CLIKART_CPU_SOFTMAX_ONCE
 namespace clikart::cpu {
 
-enum class Softmax { Plain, Log, OfNegative };
+enum class SoftmaxKind { Plain, Log, OfNegative };
 
 /// One row of n contiguous elements; `out` may be `in`.
 using SoftmaxRow = void (*)(const void* in, void* out, int64_t n);
@@ -51,7 +51,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class T, Softmax Kind>
+template <class T, SoftmaxKind Kind>
 void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
     const hn::CappedTag<T, kSumLanes> d;
     constexpr auto step = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, kSumLanes>()));
@@ -68,7 +68,7 @@ void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
     };
     const V nothing = hn::Set(d, lowest);
     const auto load = [&](int64_t at, auto mask, auto whole) {
-        const auto signed_ = [](V x) { return Kind == Softmax::OfNegative ? hn::Neg(x) : x; };
+        const auto signed_ = [](V x) { return Kind == SoftmaxKind::OfNegative ? hn::Neg(x) : x; };
         if constexpr (whole) return signed_(hn::LoadU(d, in + at));
         return hn::IfThenElse(mask, signed_(hn::MaskedLoad(mask, d, in + at)), nothing);
     };
@@ -96,7 +96,7 @@ void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
         vectors(block, std::min(n, block + kSumBlock), [&](int64_t at, auto mask, auto whole) {
             const V e = exp(d, hn::Sub(load(at, mask, whole), shift));
             V& s = sums[at % kSumLanes / step];
-            if constexpr (Kind != Softmax::Log) store(e, at, mask, whole);
+            if constexpr (Kind != SoftmaxKind::Log) store(e, at, mask, whole);
             if constexpr (whole) {
                 s = hn::Add(s, e);
             } else {
@@ -109,7 +109,7 @@ void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
         }
         sum += static_cast<double>(lanes[0]);
     }
-    if constexpr (Kind == Softmax::Log) {
+    if constexpr (Kind == SoftmaxKind::Log) {
         const V log_of_sum = hn::Set(d, static_cast<T>(std::log(sum)));
         vectors(0, n, [&](int64_t at, auto mask, auto whole) { store(hn::Sub(hn::Sub(load(at, mask, whole), shift), log_of_sum), at, mask, whole); });
     } else {
@@ -121,7 +121,7 @@ void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
     }
 }
 
-template <class T, Softmax Kind>
+template <class T, SoftmaxKind Kind>
 void softmax_columns(const SoftmaxColumns& call) {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
@@ -149,7 +149,7 @@ void softmax_columns(const SoftmaxColumns& call) {
     };
     const auto input = [&](int64_t i, int64_t c, auto mask, auto whole) {
         const V x = load(static_cast<const T*>(call.in) + i * call.in_pitch + c, mask, whole);
-        return Kind == Softmax::OfNegative ? hn::Neg(x) : x;
+        return Kind == SoftmaxKind::OfNegative ? hn::Neg(x) : x;
     };
     const auto output = [&](int64_t i, int64_t c) { return static_cast<T*>(call.out) + i * call.out_pitch + c; };
 
@@ -164,7 +164,7 @@ void softmax_columns(const SoftmaxColumns& call) {
             T* lane = lanes + i % kSumLanes * columns;
             each([&](int64_t c, auto mask, auto whole) {
                 const V e = exp(d, hn::Sub(input(i, c, mask, whole), load(largest + c, mask, whole)));
-                if constexpr (Kind != Softmax::Log) store(e, output(i, c), mask, whole);
+                if constexpr (Kind != SoftmaxKind::Log) store(e, output(i, c), mask, whole);
                 store(hn::Add(load(lane + c, mask, whole), e), lane + c, mask, whole);
             });
         }
@@ -174,12 +174,12 @@ void softmax_columns(const SoftmaxColumns& call) {
         for (int64_t c = 0; c < columns; ++c) totals[c] += static_cast<double>(lanes[c]);
     }
     T* total = lanes;  // or its logarithm
-    for (int64_t c = 0; c < columns; ++c) total[c] = static_cast<T>(Kind == Softmax::Log ? std::log(totals[c]) : totals[c]);
+    for (int64_t c = 0; c < columns; ++c) total[c] = static_cast<T>(Kind == SoftmaxKind::Log ? std::log(totals[c]) : totals[c]);
     for (int64_t i = 0; i < n; ++i) {
         each([&](int64_t c, auto mask, auto whole) {
             T* to = output(i, c);
             const V by = load(total + c, mask, whole);
-            if constexpr (Kind == Softmax::Log) {
+            if constexpr (Kind == SoftmaxKind::Log) {
                 store(hn::Sub(hn::Sub(input(i, c, mask, whole), load(largest + c, mask, whole)), by), to, mask, whole);
             } else {
                 store(hn::Div(load(to, mask, whole), by), to, mask, whole);
@@ -188,15 +188,17 @@ void softmax_columns(const SoftmaxColumns& call) {
     }
 }
 
-template <class T, Softmax Kind>
+template <class T, SoftmaxKind Kind>
 SoftmaxFns fns() {
     return {&softmax_row<T, Kind>, &softmax_columns<T, Kind>};
 }
 template <class T>
-SoftmaxFns softmax_of(Softmax kind) {
-    return kind == Softmax::Plain ? fns<T, Softmax::Plain>() : kind == Softmax::Log ? fns<T, Softmax::Log>() : fns<T, Softmax::OfNegative>();
+SoftmaxFns softmax_of(SoftmaxKind kind) {
+    return kind == SoftmaxKind::Plain ? fns<T, SoftmaxKind::Plain>()
+           : kind == SoftmaxKind::Log ? fns<T, SoftmaxKind::Log>()
+                                      : fns<T, SoftmaxKind::OfNegative>();
 }
-SoftmaxFns find_softmax(Softmax kind, DType lane) {
+SoftmaxFns find_softmax(SoftmaxKind kind, DType lane) {
     return lane == DType::Float32 ? softmax_of<float>(kind) : softmax_of<double>(kind);
 }
 
@@ -218,7 +220,7 @@ constexpr int64_t kFewestColumns = 16, kMostColumns = 512;
 /// One softmax, cut into runs of neighbouring rows or columns.
 class Normalisation {
 public:
-    Normalisation(const KernelCall& call, Softmax kind);
+    Normalisation(const KernelCall& call, SoftmaxKind kind);
     void run();
 
 private:
@@ -237,7 +239,7 @@ private:
     bool as_columns_ = false, direct_ = false;
 };
 
-Normalisation::Normalisation(const KernelCall& call, Softmax kind)
+Normalisation::Normalisation(const KernelCall& call, SoftmaxKind kind)
     : call_(call),
       in_(call.inputs[0]),
       out_(call.outputs[0]),
@@ -315,7 +317,7 @@ void Normalisation::run() {
     });
 }
 
-template <Softmax Kind>
+template <SoftmaxKind Kind>
 void softmax(const KernelCall& call) {
     Normalisation(call, Kind).run();
 }
@@ -323,13 +325,13 @@ void softmax(const KernelCall& call) {
 }  // namespace
 
 KernelFn kernel_softmax(DType t) {
-    return computes(t) ? &kernel<softmax<Softmax::Plain>> : nullptr;
+    return computes(t) ? &kernel<softmax<SoftmaxKind::Plain>> : nullptr;
 }
 KernelFn kernel_log_softmax(DType t) {
-    return computes(t) ? &kernel<softmax<Softmax::Log>> : nullptr;
+    return computes(t) ? &kernel<softmax<SoftmaxKind::Log>> : nullptr;
 }
 KernelFn kernel_softmin(DType t) {
-    return computes(t) ? &kernel<softmax<Softmax::OfNegative>> : nullptr;
+    return computes(t) ? &kernel<softmax<SoftmaxKind::OfNegative>> : nullptr;
 }
 
 }  // namespace clikart::cpu

@@ -50,7 +50,7 @@ ConvertFn find_widen(DType from, DType to) {
             }
         case DType::Int64:
             switch (from) {
-                case DType::Bool:
+                case DType::Bool: return &nonzero<uint8_t, 0xff>;  // memory that was borrowed may hold more than 0 and 1
                 case DType::UInt8: return &widen<uint8_t, int64_t>;
                 case DType::UInt16: return &widen<uint16_t, int64_t>;
                 case DType::UInt32: return &widen<uint32_t, int64_t>;

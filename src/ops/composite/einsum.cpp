@@ -77,7 +77,7 @@ private:
                 i += 2;
             } else {
                 if (c == '.') refuse(ErrorKind::Value, "an ellipsis is three points, once in a term");
-                refuse(ErrorKind::Value, "'{}' is no label", c);
+                refuse(ErrorKind::Value, "the character with code {} is no label", static_cast<int>(static_cast<unsigned char>(c)));
             }
         }
         return labels;

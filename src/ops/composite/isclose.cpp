@@ -15,7 +15,7 @@ Ref<Tensor> composite_isclose(const OpCall& call) {
     const Ref<Tensor> signed_difference = op::sub(*wide_a, *wide_b), difference = op::abs(*signed_difference), size = op::abs(*wide_b);
     const Ref<Tensor> relative = op::mul(*size, *scalar(rtol)), allowed = op::add(*relative, *scalar(atol));
     const Ref<Tensor> near = op::le(*difference, *allowed), finite = op::isfinite(*difference), close = op::logical_and(*near, *finite);
-    Ref<Tensor> result = op::logical_or(*equal, *close);
+    Ref<Tensor> result = exact && rtol == 0 && atol == 0 ? equal : op::logical_or(*equal, *close);
     if (call.attributes.integer(attribute::isclose_equal_nan)) {
         const Ref<Tensor> nan_a = op::isnan(*wide_a), nan_b = op::isnan(*wide_b), both = op::logical_and(*nan_a, *nan_b);
         result = op::logical_or(*result, *both);

@@ -1,0 +1,114 @@
+"""Edges of operators where something once went wrong: memory that was not theirs, divisions by zero, bits that depended on strides."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import clika_runtime as crt
+
+
+def T(*shape):
+    return np.random.default_rng(math.prod(shape)).standard_normal(shape).astype(np.float32)
+
+
+@st.composite
+def stacks(draw):
+    """The shape of a stack of matrices, and which of its dimensions are broadcast from 1."""
+    batch = draw(st.lists(st.integers(1, 4), max_size=3))
+    rows, columns = draw(st.integers(1, 4)), draw(st.integers(1, 5))
+    spread = draw(st.lists(st.booleans(), min_size=len(batch) + 2, max_size=len(batch) + 2))
+    return [*batch, rows, columns], spread
+
+
+def expanded(shape, spread):
+    source = T(*[1 if s else n for n, s in zip(shape, spread, strict=True)])
+    return crt.expand(crt.tensor(source), shape), np.broadcast_to(source, shape)
+
+
+@given(stacks(), st.integers(1, 4), st.booleans(), st.data())
+def test_products_of_expanded_stacks(left, width, shared, data):
+    shape, spread = left
+    a, na = expanded(shape, spread)
+    right = [shape[-1], width] if shared else [*shape[:-2], shape[-1], width]
+    b, nb = expanded(right, data.draw(st.lists(st.booleans(), min_size=len(right), max_size=len(right))))
+    np.testing.assert_allclose(crt.matmul(a, b).numpy(), na @ nb, rtol=1e-5, atol=1e-5)
+    if shared:
+        np.testing.assert_allclose(crt.linear(a, crt.permute(b, (1, 0))).numpy(), na @ nb, rtol=1e-5, atol=1e-5)
+    if len(shape) == 3 and not shared:
+        result = [*shape[:-1], width]
+        c, nc = expanded(result, data.draw(st.lists(st.booleans(), min_size=3, max_size=3)))
+        np.testing.assert_allclose(crt.baddbmm(c, a, b).numpy(), nc + na @ nb, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4"])
+def test_views_of_packed_elements(name):
+    x = crt.cast(crt.tensor([1, 2]), getattr(crt, name))
+    for refused in (
+        lambda: crt.as_strided(x, [1], [1]),
+        lambda: crt.view_dtype(x, crt.int8),
+        lambda: crt.view_dtype(crt.tensor([1, 2, 3]), getattr(crt, name)),
+    ):
+        with pytest.raises(NotImplementedError, match=r"^\w+: u?int4 has two elements in a byte"):
+            refused()
+    assert crt.cast(crt.view_dtype(x, getattr(crt, name)), crt.int8).tolist() == [1, 2]
+    with pytest.raises((BufferError, NotImplementedError)):
+        x.__dlpack__()
+
+
+def test_packed_sources_are_broadcast():
+    one = crt.cast(crt.tensor([1]), crt.int4)
+    x = crt.zeros([1 << 20], dtype=crt.uint8)
+    x.copy_(one)
+    assert crt.sum(x).item() == 1 << 20
+    assert crt.sum(crt.full([1 << 20], crt.reshape(one, []), dtype=crt.uint8)).item() == 1 << 20
+
+
+def test_borrowed_bytes_that_are_no_bools():
+    mask = crt.from_numpy(np.array([2, 0, 3, 1], np.uint8).view(bool))
+    x = crt.tensor([10, 20, 30, 40])
+    assert crt.nonzero(mask).tolist() == [[0], [2], [3]]
+    assert crt.masked_select(x, mask).tolist() == [10, 30, 40]
+    assert crt.where(mask, x, 0).tolist() == [10, 0, 30, 40]
+    assert crt.masked_fill(x, mask, 0).tolist() == [0, 20, 0, 0]
+    assert crt.sum(mask).item() == crt.count_nonzero(mask).item() == 3
+    assert crt.logical_and(mask, mask).tolist() == crt.bitwise_and(mask, crt.tensor(True)).tolist() == [True, False, True, True]
+    assert crt.mul(mask, crt.tensor(True)).bytes() == crt.add(mask, mask).bytes() == b"\1\0\1\1"
+
+
+@pytest.mark.parametrize("name", ["amax", "amin"])
+def test_zeros_of_both_signs_in_any_layout(name):
+    for seed in range(20):
+        x = np.random.default_rng(seed).choice(np.array([0.0, -0.0], np.float32), (3, 40))
+        turned = crt.permute(crt.tensor(np.ascontiguousarray(x.T)), (1, 0))
+        for dims in (None, [0], [1]):
+            assert getattr(crt, name)(turned, dims).bytes() == getattr(crt, name)(crt.tensor(x), dims).bytes()
+
+
+def test_integers_that_float64_does_not_tell_apart():
+    a, b = crt.tensor([2**60, 5]), crt.tensor([2**60 + 1, 5])
+    assert crt.isclose(a, b, 0.0, 0.0).tolist() == [False, True]
+
+
+def test_attention_over_no_features():
+    got = crt.scaled_dot_product_attention(crt.zeros([1, 2, 0]), crt.zeros([1, 3, 0]), crt.tensor(T(1, 3, 2)))
+    np.testing.assert_allclose(got.numpy(), np.broadcast_to(T(1, 3, 2).mean(1, keepdims=True), (1, 2, 2)), rtol=1e-6)
+
+
+def test_empty_shapes_whose_other_sizes_overflow():
+    with pytest.raises(ValueError, match="^full: .* more elements than can be addressed"):
+        crt.zeros([0, 2**62, 4])
+
+
+def test_strides_of_single_elements_do_not_matter():
+    x = crt.as_strided(crt.ones([4]), [1, 1], [2**63 - 1, -(2**63)])
+    assert x.stride() == (1, 1) and crt.sum(x).item() == 1
+
+
+def test_ranks_beyond_the_largest():
+    with pytest.raises(ValueError, match="^embedding: "):
+        crt.embedding(crt.zeros([1] * 16, dtype=crt.int64), crt.zeros([3, 2]))
+    with pytest.raises(ValueError, match="^einsum: .* is no label"):
+        crt.einsum("é", crt.ones([2]))
