@@ -98,7 +98,7 @@ def test_attention_over_no_features():
 
 
 def test_empty_shapes_whose_other_sizes_overflow():
-    with pytest.raises(ValueError, match="^full: .* more elements than can be addressed"):
+    with pytest.raises(ValueError, match=r"^full: .* more elements than can be addressed"):
         crt.zeros([0, 2**62, 4])
 
 
@@ -108,7 +108,7 @@ def test_strides_of_single_elements_do_not_matter():
 
 
 def test_ranks_beyond_the_largest():
-    with pytest.raises(ValueError, match="^embedding: "):
+    with pytest.raises(ValueError, match=r"^embedding: "):
         crt.embedding(crt.zeros([1] * 16, dtype=crt.int64), crt.zeros([3, 2]))
-    with pytest.raises(ValueError, match="^einsum: .* is no label"):
+    with pytest.raises(ValueError, match=r"^einsum: .* is no label"):
         crt.einsum("é", crt.ones([2]))
