@@ -33,18 +33,20 @@ std::string to_string(const Dims& dims) {
 }
 
 int64_t checked_numel(const Dims& shape, const char* who) {
-    constexpr int64_t limit = INT64_MAX / 16;  // 16 bytes: the widest element that may come, with room to round up
-    int64_t count = 1;
     bool empty = false;
     for (int64_t size : shape) {
         if (size < 0) fail(ErrorKind::Value, "{}: negative size in shape {}", who, to_string(shape));
         empty |= size == 0;
-        if (size == 0) continue;  // strides are the products of the others all the same
+    }
+    if (empty) return 0;
+    constexpr int64_t limit = INT64_MAX / 16;  // 16 bytes: the widest element that may come, with room to round up
+    int64_t count = 1;
+    for (int64_t size : shape) {
         if (__builtin_mul_overflow(count, size, &count) || count > limit) {
             fail(ErrorKind::Value, "{}: shape {} has more elements than can be addressed", who, to_string(shape));
         }
     }
-    return empty ? 0 : count;
+    return count;
 }
 
 int64_t numel(const Dims& shape) noexcept {

@@ -36,8 +36,7 @@ TEST(Dims, ReshapeStrides) {
 TEST(Dims, CheckedNumel) {
     EXPECT_EQ(checked_numel({2, 3}, "t"), 6);
     EXPECT_EQ(checked_numel({}, "t"), 1);
-    EXPECT_EQ(checked_numel({INT64_MAX / 16, 0}, "t"), 0);
-    EXPECT_THROW(checked_numel({INT64_MAX, INT64_MAX, 0}, "t"), Failure);  // the strides would not fit
+    EXPECT_EQ(checked_numel({INT64_MAX, INT64_MAX, 0}, "t"), 0);
     EXPECT_THROW(checked_numel({INT64_MAX, 2}, "t"), Failure);
     EXPECT_THROW(checked_numel({0, -1}, "t"), Failure);
     EXPECT_THROW(Dims(std::vector<int64_t>(kMaxRank + 1, 1)), Failure);

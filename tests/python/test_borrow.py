@@ -68,7 +68,7 @@ def test_what_cannot_be_borrowed_is_refused():
     fields = np.zeros(3, [("a", "<f4"), ("b", "<i2")])
     with pytest.raises(ValueError, match="stride"):
         crt.from_numpy(fields["a"])
-    for foreign in (">f4", ">i8", "c8", "U3", "O", "M8[s]", "V4"):
+    for foreign in (">f4", ">i8", ">c8", "U3", "O", "M8[s]", "V4"):
         with pytest.raises(TypeError, match="dtype"):
             crt.from_numpy(np.zeros(2, foreign))
     for no_array in ([1.0], 3, None, crt.ones(2), np.float32(2)):

@@ -97,11 +97,6 @@ def test_attention_over_no_features():
     np.testing.assert_allclose(got.numpy(), np.broadcast_to(T(1, 3, 2).mean(1, keepdims=True), (1, 2, 2)), rtol=1e-6)
 
 
-def test_empty_shapes_whose_other_sizes_overflow():
-    with pytest.raises(ValueError, match=r"^full: .* more elements than can be addressed"):
-        crt.zeros([0, 2**62, 4])
-
-
 def test_strides_of_single_elements_do_not_matter():
     x = crt.as_strided(crt.ones([4]), [1, 1], [2**63 - 1, -(2**63)])
     assert x.stride() == (1, 1) and crt.sum(x).item() == 1

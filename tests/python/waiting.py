@@ -38,9 +38,12 @@ def busy(seconds=0.2):
     """A tensor that is pending for about so long, on whatever machine this is."""
     if not _seconds_of_one:
         products(2).wait()
-        begin = time.monotonic()
-        products(4).wait()
-        _seconds_of_one.append((time.monotonic() - begin) / 4)
+        tries = []
+        for _ in range(5):  # the fastest: others may use the machine too
+            begin = time.monotonic()
+            products(4).wait()
+            tries.append((time.monotonic() - begin) / 4)
+        _seconds_of_one.append(min(tries))
     y = products(min(250, int(seconds / _seconds_of_one[0]) + 2))
     assert not y.is_ready(), "the machine is too fast, or this thread was held up: what follows would test nothing"
     return y
