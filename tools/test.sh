@@ -34,7 +34,7 @@ if [ "${1:-}" != quick ]; then
     # Leaks are not looked for: the interpreter itself ends with many.
     CLIKA_LIBRARY="$PWD/build/asan/libclikart.so.0" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
         LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so) $(gcc -print-file-name=libstdc++.so.6)" \
-        python -m pytest -q -p no:cacheprovider tests/python/test_operators.py tests/python/test_{index,norm,packed,random,shaping,windows}.py
+        python -m pytest -q -p no:cacheprovider tests/python/test_operators.py tests/python/test_{edges,index,norm,packed,random,shaping,windows}.py
     took "operators under ASan"
 fi
 
