@@ -182,17 +182,18 @@ TEST(Callbacks, KeepTheOrderOfOneResultAndAreCounted) {
 }
 
 TEST(Callbacks, MayBlockSubmitAndRead) {
+    // The callbacks may still be in these when the test is over.
     std::promise<void> go;
-    std::shared_future<void> may_end = go.get_future().share();
-    std::promise<float> value;
+    const std::shared_future<void> may_end = go.get_future().share();
+    const auto value = std::make_shared<std::promise<float>>();
     const Tensor x = heavy();
-    x.on_complete([&](const Tensor&) { may_end.wait(); });
-    x.on_complete([&](const Tensor& t) {
+    x.on_complete([may_end](const Tensor&) { may_end.wait(); });
+    x.on_complete([value](const Tensor& t) {
         Tensor y = t;
         for (int i = 0; i < 600; ++i) y = ops::add(y, 1);  // more than may be in flight on a stream
-        value.set_value(ops::amax(y).item<float>());
+        value->set_value(ops::amax(y).item<float>());
     });
-    EXPECT_NEAR(value.get_future().get(), 600, 1);  // beside the first, which blocks
+    EXPECT_NEAR(value->get_future().get(), 600, 1);  // beside the first, which blocks
     EXPECT_NEAR(ops::amax(ops::add(x, x)).item<float>(), 2.0f / 1024, 1e-8f);
     go.set_value();
 }
