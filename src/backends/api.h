@@ -45,6 +45,11 @@ struct Attributes {
     double real(int i) const noexcept { return std::bit_cast<double>(integer(i)); }
     int64_t length(int i) const noexcept { return items[i].length; }
     const int64_t* list(int i) const noexcept { return values + items[i].offset; }
+    /// Which input is the tensor of parameter `parameter`, of an operator whose attribute `given` is at `i`; -1: it was left out.
+    int32_t input_of(int parameter, int i) const noexcept {
+        const auto given = static_cast<uint64_t>(integer(i));
+        return given >> parameter & 1 ? std::popcount(given & ((uint64_t{1} << parameter) - 1)) : -1;
+    }
     /// Entry `k` of a list whose only entry counts for all.
     int64_t entry(int i, int64_t k) const noexcept { return list(i)[length(i) == 1 ? 0 : k]; }
 

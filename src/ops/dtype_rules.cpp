@@ -13,8 +13,7 @@ DType result_type(std::span<Tensor* const> inputs) {
     DType best[3] = {DType::Unspecified, DType::Unspecified, DType::Unspecified};
     for (const Tensor* t : inputs) {
         DType& slot = best[standing(*t)];
-        // A Python float is a float32 as long as nothing of higher standing says otherwise.
-        const DType own = t->weak && t->dtype() == DType::Float64 ? DType::Float32 : t->dtype();
+        const DType own = own_dtype(*t);
         slot = slot == DType::Unspecified ? own : promote(slot, own);
     }
     DType result = best[2];

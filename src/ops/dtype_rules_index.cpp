@@ -4,11 +4,6 @@
 namespace clikart {
 namespace {
 
-/// A tensor's dtype; of a number what it is where nothing else says so.
-DType own(const Tensor& t) {
-    return t.weak && t.dtype() == DType::Float64 ? DType::Float32 : t.dtype();
-}
-
 void require_integers(const OpCall& call, const Tensor& t) {
     if (!is_integer(t.dtype())) fail(ErrorKind::Type, "{}: needs integers as places, got {}", call.info.name, describe(t));
 }
@@ -27,7 +22,7 @@ constexpr uint32_t input(int i) {
 }  // namespace
 
 DTypes dtype_with_places(const OpCall& call) {
-    const DType t = own(*call.inputs[0]);
+    const DType t = own_dtype(*call.inputs[0]);
     return {t, t, DType::Int64};
 }
 
@@ -39,25 +34,25 @@ DTypes dtype_bincount(const OpCall& call) {
     require_integers(call, *call.inputs[0]);
     const Tensor* const weights = call.optional(1, attribute::bincount_given);
     if (!weights) return {DType::Int64, DType::Int64, DType::Unspecified, 0};
-    const DType t = own(*weights) == DType::Float32 ? DType::Float32 : DType::Float64;
+    const DType t = own_dtype(*weights) == DType::Float32 ? DType::Float32 : DType::Float64;
     return {t, t, DType::Unspecified, input(1)};
 }
 
 DTypes dtype_indexed(const OpCall& call) {
     for (const Tensor* index : call.inputs.subspan(1)) require_integers(call, *index);
-    const DType t = own(*call.inputs[0]);
+    const DType t = own_dtype(*call.inputs[0]);
     return {t, t, DType::Unspecified, input(0)};
 }
 
 DTypes dtype_embedding(const OpCall& call) {
     require_integers(call, *call.inputs[0]);
-    const DType t = own(*call.inputs[1]);
+    const DType t = own_dtype(*call.inputs[1]);
     return {t, t, DType::Unspecified, input(1)};
 }
 
 DTypes dtype_scatter(const OpCall& call) {
     require_integers(call, *call.inputs[1]);
-    const DType t = own(*call.inputs[0]);
+    const DType t = own_dtype(*call.inputs[0]);
     require_category(call, *call.inputs[2], t);
     const auto reduce = static_cast<ScatterReduce>(call.attributes.integer(attribute::scatter_reduce));
     const bool has_numbers = is_integer(t) || computes(t), has_order = has_numbers || t == DType::Bool;
@@ -68,7 +63,7 @@ DTypes dtype_scatter(const OpCall& call) {
 
 DTypes dtype_index_put(const OpCall& call) {
     for (const Tensor* index : call.inputs.subspan(2)) require_integers(call, *index);
-    const DType t = own(*call.inputs[0]);
+    const DType t = own_dtype(*call.inputs[0]);
     require_category(call, *call.inputs[1], t);
     if (call.attributes.integer(attribute::index_put_accumulate) && category_of(t) == DTypeCategory::Float && !computes(t)) {
         fail(ErrorKind::NotImplemented, "{}: does not compute in {}", call.info.name, name_of(t));
@@ -78,7 +73,7 @@ DTypes dtype_index_put(const OpCall& call) {
 
 DTypes dtype_masked(const OpCall& call) {
     if (call.inputs[1]->dtype() != DType::Bool) fail(ErrorKind::Type, "{}: needs a mask of bools, got {}", call.info.name, describe(*call.inputs[1]));
-    const DType t = own(*call.inputs[0]);
+    const DType t = own_dtype(*call.inputs[0]);
     if (call.inputs.size() > 2) require_category(call, *call.inputs[2], t);
     return {t, t, DType::Unspecified, input(0) | input(2)};
 }

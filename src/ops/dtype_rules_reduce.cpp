@@ -2,17 +2,8 @@
 #include "ops/rules.h"
 
 namespace clikart {
-namespace {
-
-DType own_dtype(const OpCall& call) {
-    const Tensor& x = *call.inputs[0];
-    return x.weak && x.dtype() == DType::Float64 ? DType::Float32 : x.dtype();  // a Python float
-}
-
-}  // namespace
-
 DTypes dtype_sum(const OpCall& call) {
-    const DType t = own_dtype(call);
+    const DType t = own_dtype(*call.inputs[0]);
     const DType result = category_of(t) == DTypeCategory::Float ? t : DType::Int64;
     return {result, result, DType::Unspecified, 0};
 }
@@ -27,13 +18,13 @@ DTypes dtype_sum_given(const OpCall& call) {
 }
 
 DTypes dtype_reduce_float(const OpCall& call) {
-    const DType t = own_dtype(call);
+    const DType t = own_dtype(*call.inputs[0]);
     const DType result = category_of(t) == DTypeCategory::Float ? t : DType::Float32;
     return {result, result, DType::Unspecified, 0};
 }
 
 DTypes dtype_with_index(const OpCall& call) {
-    const DType t = own_dtype(call);
+    const DType t = own_dtype(*call.inputs[0]);
     return {t, t, DType::Int64};
 }
 

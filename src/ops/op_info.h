@@ -1,7 +1,6 @@
 // The operator table, as the generator wrote it from src/ops/table/*.toml.
 #pragma once
 
-#include <bit>
 #include <span>
 
 #include "backends/api.h"
@@ -22,9 +21,11 @@ struct OpCall {
 
     /// The tensor of parameter `i` of an operator with optional ones, whose attribute `given` is at `position`; or null.
     Tensor* optional(int i, int position) const noexcept {
-        const auto given = static_cast<uint64_t>(attributes.integer(position));
-        return given >> i & 1 ? inputs[static_cast<size_t>(std::popcount(given & ((uint64_t{1} << i) - 1)))] : nullptr;
+        const int32_t at = attributes.input_of(i, position);
+        return at < 0 ? nullptr : inputs[static_cast<size_t>(at)];
     }
+    /// A list among the attributes.  Throws ValueError for more than a tensor has dimensions.
+    Dims list(int position) const { return Dims(std::span(attributes.list(position), static_cast<size_t>(attributes.length(position)))); }
 };
 
 /// What a dtype rule answers.

@@ -6,6 +6,11 @@
 
 namespace clikart {
 
+/// A tensor's dtype; of a Python float, which gives way to others, what it is where nothing else says so: float32.
+inline DType own_dtype(const Tensor& t) {
+    return t.weak && t.dtype() == DType::Float64 ? DType::Float32 : t.dtype();
+}
+
 DTypes dtype_same(const OpCall&);             // as the input
 DTypes dtype_same_number(const OpCall&);      // as the input, which is not bool
 DTypes dtype_given(const OpCall&);            // the attribute `dtype`

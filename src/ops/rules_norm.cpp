@@ -25,7 +25,7 @@ Dims channels(const OpCall& call) {
 
 DTypes dtype_norm(const OpCall& call) {
     const Tensor& x = *call.inputs[0];
-    const DType t = x.weak && category_of(x.dtype()) == DTypeCategory::Float ? DType::Float32 : x.dtype();
+    const DType t = own_dtype(x);
     for (const Tensor* input : call.inputs) require_floats(call, *input);
     return {t, t, DType::Unspecified, 1};
 }
@@ -49,7 +49,7 @@ void shape_last_norm(const OpCall& call, OutputSpec& out) {
     static_assert(attribute::layer_norm_given == attribute::rms_norm_given);
     constexpr int at = attribute::layer_norm_normalized_shape, given = attribute::layer_norm_given;
     const Dims& x = call.inputs[0]->shape();
-    const Dims last(std::span(call.attributes.list(at), static_cast<size_t>(call.attributes.length(at))));
+    const Dims last = call.list(at);
     const int before = x.rank() - last.rank();
     bool fits = last.rank() > 0 && before >= 0;
     for (int d = 0; fits && d < last.rank(); ++d) fits = last[d] == x[before + d];

@@ -15,10 +15,6 @@ DType given_dtype(const OpCall& call) {
     return t;
 }
 
-Dims list(const OpCall& call, int at) {
-    return Dims(std::span(call.attributes.list(at), static_cast<size_t>(call.attributes.length(at))));
-}
-
 /// The largest finite number of a floating-point dtype.
 double largest(DType dtype) {
     switch (dtype) {
@@ -78,20 +74,20 @@ void shape_uniform(const OpCall& call, OutputSpec& out) {
     if (low < -limit || high > limit || high - low > limit) {
         fail(ErrorKind::Value, "{}: from {} to {} is further than {} reaches", call.info.name, low, high, name_of(dtype));
     }
-    out.shape = list(call, attribute::uniform_shape);
+    out.shape = call.list(attribute::uniform_shape);
 }
 
 void shape_normal(const OpCall& call, OutputSpec& out) {
     const double std = call.attributes.real(attribute::normal_std);
     if (!(std >= 0)) fail(ErrorKind::Value, "{}: the standard deviation {} is negative or NaN", call.info.name, std);
-    out.shape = list(call, attribute::normal_shape);
+    out.shape = call.list(attribute::normal_shape);
 }
 
 void shape_randint(const OpCall& call, OutputSpec& out) {
     const int64_t low = call.attributes.integer(attribute::randint_low), high = call.attributes.integer(attribute::randint_high);
     if (low >= high) fail(ErrorKind::Value, "{}: low {} is not below high {}", call.info.name, low, high);
     require_holds(call, random_number(call), low, high - 1);
-    out.shape = list(call, attribute::randint_shape);
+    out.shape = call.list(attribute::randint_shape);
 }
 
 void shape_dropout(const OpCall& call, OutputSpec& out) {

@@ -54,7 +54,7 @@ void shape_broadcast(const OpCall& call, OutputSpec& out) {
 
 void shape_given(const OpCall& call, OutputSpec& out) {
     const Attributes& attributes = call.attributes;
-    out.shape = Dims(std::span(attributes.list(attribute::full_shape), static_cast<size_t>(attributes.length(attribute::full_shape))));
+    out.shape = call.list(attribute::full_shape);
     if (call.inputs[0]->numel() != 1) {
         fail(ErrorKind::Value, "{}: needs one value, got {}", call.info.name, describe(*call.inputs[0]));
     }
@@ -130,7 +130,7 @@ void shape_nonzero(const OpCall& call, OutputSpec& out) {
 void shape_reshape(const OpCall& call, OutputSpec& out) {
     const Attributes& attributes = call.attributes;
     const Tensor& x = *call.inputs[0];
-    Dims shape(std::span(attributes.list(attribute::reshape_shape), static_cast<size_t>(attributes.length(attribute::reshape_shape))));
+    Dims shape = call.list(attribute::reshape_shape);
     const Dims wanted = shape;
     const auto refuse = [&](const char* why) { fail(ErrorKind::Value, "{}: {}: {} to {}", call.info.name, why, to_string(x.shape()), to_string(wanted)); };
     int open = -1;
@@ -161,8 +161,8 @@ void shape_permute(const OpCall& call, OutputSpec& out) {
     const Tensor& x = *call.inputs[0];
     const int64_t n = attributes.length(attribute::permute_dims);
     const auto refuse = [&] {
-        fail(ErrorKind::Value, "{}: {} is not an order of the {} dimensions of {}", call.info.name,
-             to_string(Dims(std::span(attributes.list(attribute::permute_dims), static_cast<size_t>(n)))), x.rank(), to_string(x.shape()));
+        fail(ErrorKind::Value, "{}: {} is not an order of the {} dimensions of {}", call.info.name, to_string(call.list(attribute::permute_dims)), x.rank(),
+             to_string(x.shape()));
     };
     if (n != x.rank()) refuse();
     bool seen[kMaxRank] = {};

@@ -4,10 +4,6 @@
 namespace clikart {
 namespace {
 
-Dims listed(const OpCall& call, int position) {
-    return Dims(std::span(call.attributes.list(position), static_cast<size_t>(call.attributes.length(position))));
-}
-
 /// x as another shape of as many elements; where strides do not allow a view, call() makes a copy and asks again.
 void view_as(const OpCall& call, const Dims& shape, OutputSpec& out) {
     const Tensor& x = *call.inputs[0];
@@ -56,11 +52,11 @@ void check_result_rank(const OpCall& call, int rank) {
 }
 
 void shape_expand(const OpCall& call, OutputSpec& out) {
-    expand_to(call, listed(call, attribute::expand_shape), true, out);
+    expand_to(call, call.list(attribute::expand_shape), true, out);
 }
 
 void shape_broadcast_to(const OpCall& call, OutputSpec& out) {
-    expand_to(call, listed(call, attribute::broadcast_to_shape), false, out);
+    expand_to(call, call.list(attribute::broadcast_to_shape), false, out);
 }
 
 void shape_transpose(const OpCall& call, OutputSpec& out) {
@@ -127,7 +123,7 @@ void shape_flatten(const OpCall& call, OutputSpec& out) {
 void shape_unflatten(const OpCall& call, OutputSpec& out) {
     const Tensor& x = *call.inputs[0];
     const int dim = normalized_dim(call, call.attributes.integer(attribute::unflatten_dim), x.rank());
-    const Dims sizes = listed(call, attribute::unflatten_sizes);
+    const Dims sizes = call.list(attribute::unflatten_sizes);
     const int64_t have = x.shape()[dim];
     const auto refuse = [&](const char* why) {
         fail(ErrorKind::Value, "{}: {}: {} for dimension {} of {}", call.info.name, why, to_string(sizes), dim, to_string(x.shape()));
@@ -157,7 +153,7 @@ void shape_unflatten(const OpCall& call, OutputSpec& out) {
 
 void shape_movedim(const OpCall& call, OutputSpec& out) {
     const Tensor& x = *call.inputs[0];
-    const Dims source = listed(call, attribute::movedim_source), destination = listed(call, attribute::movedim_destination);
+    const Dims source = call.list(attribute::movedim_source), destination = call.list(attribute::movedim_destination);
     const auto refuse = [&](const char* why) {
         fail(ErrorKind::Value, "{}: {}: source {}, destination {}, shape {}", call.info.name, why, to_string(source), to_string(destination),
              to_string(x.shape()));
@@ -293,8 +289,8 @@ void shape_view_dtype(const OpCall& call, OutputSpec& out) {
 void shape_as_strided(const OpCall& call, OutputSpec& out) {
     const Tensor& x = *call.inputs[0];
     refuse_packed(call, x.dtype());
-    out.shape = listed(call, attribute::as_strided_shape);
-    out.strides = listed(call, attribute::as_strided_strides);
+    out.shape = call.list(attribute::as_strided_shape);
+    out.strides = call.list(attribute::as_strided_strides);
     out.offset = call.attributes.present(attribute::as_strided_offset) ? call.attributes.integer(attribute::as_strided_offset) : x.offset();
     if (out.shape.rank() != out.strides.rank()) {
         fail(ErrorKind::Value, "{}: shape {} and strides {} differ in length", call.info.name, to_string(out.shape), to_string(out.strides));

@@ -13,6 +13,7 @@ import pytest
 import clika_runtime as crt
 from clika_runtime import ops
 from conftest import ROOT
+from generator.tables import read_ops
 
 README = (ROOT / "README.md").read_text()
 
@@ -69,6 +70,11 @@ def test_c_and_cpp_in_the_readme(language, shown, tmp_path):
     source = tmp_path / f"taste.{language}"
     source.write_text(block(language))
     assert output(compiled(source, tmp_path / "taste")).startswith(shown)
+
+
+def test_the_number_of_operators_is_that_of_the_table():
+    said = re.findall(r"(\d+) operators", README + "".join((ROOT / name).read_text() for name in ("docs/status.md", "CHANGELOG.md")))
+    assert said and set(said) == {str(len(read_ops()))}
 
 
 def test_readme_fits_a_screen_and_names_what_exists():

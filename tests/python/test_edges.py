@@ -107,3 +107,10 @@ def test_ranks_beyond_the_largest():
         crt.embedding(crt.zeros([1] * 16, dtype=crt.int64), crt.zeros([3, 2]))
     with pytest.raises(ValueError, match=r"^einsum: .* is no label"):
         crt.einsum("é", crt.ones([2]))
+
+
+def test_a_number_takes_part_with_its_full_value():
+    x = np.linspace(-3, 3, 999).astype(np.float16)
+    got = crt.add(crt.tensor(x), 0.1)
+    assert got.dtype is crt.float16
+    np.testing.assert_array_equal(got.numpy(), (x.astype(np.float32) + np.float32(0.1)).astype(np.float16))

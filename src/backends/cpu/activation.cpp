@@ -17,10 +17,6 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class D>
-HWY_INLINE hn::Vec<D> set(D d, double value) {
-    return hn::Set(d, static_cast<hn::TFromD<D>>(value));
-}
 /// x between two numbers; NaN stays.
 template <class D, class V>
 HWY_INLINE V clamped(D d, V x, double low, double high) {

@@ -191,23 +191,19 @@ void extreme_along(const KernelCall& call) {
     reduce_blocks(call, finder<Largest>(call), reduced);
 }
 
-KernelFn for_numbers(DType t, KernelFn kernel) {
-    return category_of(t) != DTypeCategory::Float || computes(t) ? kernel : nullptr;
-}
-
 }  // namespace
 
 KernelFn kernel_argmax(DType t) {
-    return for_numbers(t, &kernel<arg_extreme<true>>);
+    return if_computed(t, &kernel<arg_extreme<true>>);
 }
 KernelFn kernel_argmin(DType t) {
-    return for_numbers(t, &kernel<arg_extreme<false>>);
+    return if_computed(t, &kernel<arg_extreme<false>>);
 }
 KernelFn kernel_max_dim(DType t) {
-    return for_numbers(t, &kernel<extreme_along<true>>);
+    return if_computed(t, &kernel<extreme_along<true>>);
 }
 KernelFn kernel_min_dim(DType t) {
-    return for_numbers(t, &kernel<extreme_along<false>>);
+    return if_computed(t, &kernel<extreme_along<false>>);
 }
 
 }  // namespace clikart::cpu

@@ -16,9 +16,6 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class D>
-concept FloatTag = hwy::IsFloat<hn::TFromD<D>>();
-
 struct AddFn {
     template <FloatTag D, class V>
     HWY_INLINE V operator()(D, V a, V b) const {
@@ -316,11 +313,10 @@ ElementLoop find_arithmetic(OpCode op, DType t) {
             default: return {};
         }
     }
-    const bool integer = is_integer(t);
     switch (op) {
-        case OpCode::Add: return integer ? bits<AddFn, 2>(t) : floats<AddFn, 2>(t);
-        case OpCode::Sub: return integer ? bits<SubFn, 2>(t) : floats<SubFn, 2>(t);
-        case OpCode::Mul: return integer ? bits<MulFn, 2>(t) : floats<MulFn, 2>(t);
+        case OpCode::Add: return wrapping<AddFn, 2>(t);
+        case OpCode::Sub: return wrapping<SubFn, 2>(t);
+        case OpCode::Mul: return wrapping<MulFn, 2>(t);
         case OpCode::Div: return floats<DivFn, 2>(t);
         case OpCode::Maximum: return numbers<MaximumFn, 2>(t);
         case OpCode::Minimum: return numbers<MinimumFn, 2>(t);

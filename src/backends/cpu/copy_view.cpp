@@ -12,10 +12,6 @@ constexpr int64_t kSquare = 16;              // bytes: what transposing in regis
 constexpr int64_t kShortestStreamed = 1024;  // bytes of a row
 constexpr int64_t kLongRow = 64;             // elements: so many that are all the same are better written by themselves
 
-int64_t pieces_of(int64_t n, int64_t step) noexcept {
-    return (n + step - 1) / step;
-}
-
 }  // namespace
 
 CopyPlan::CopyPlan(const View& from, const View& to, int64_t written)
@@ -69,7 +65,7 @@ void CopyPlan::plan_rows() {
     streamed_ &= row_.to == 1 && row_.size * to_element_ >= kShortestStreamed;
     if (!convert_) run_ = find_run(to_element_, row_.from, row_.to, streamed_);
     row_step_ = std::min(row_.size, kPiece);
-    units_ = pieces_of(row_.size, row_step_);
+    units_ = ceil_div(row_.size, row_step_);
     for (int d = 0; d < rank_; ++d) units_ *= axes_[d].size;
     units_per_piece_ = std::max<int64_t>(1, kPiece / row_step_);
 }
@@ -84,13 +80,13 @@ void CopyPlan::plan_tiles(int crossing) {
     const int64_t widest = std::max(to_element_, from_element_), all = kTileBytes / widest, line = 64 / widest, short_side = 2 * line;
     crossing_step_ = std::min(crossing_.size, all / std::min(short_side, row_.size) / line * line);
     row_step_ = std::min(row_.size, std::max(short_side, all / crossing_step_ / line * line));
-    units_ = pieces_of(row_.size, row_step_) * pieces_of(crossing_.size, crossing_step_);
+    units_ = ceil_div(row_.size, row_step_) * ceil_div(crossing_.size, crossing_step_);
     for (int d = 0; d < rank_; ++d) units_ *= axes_[d].size;
     units_per_piece_ = std::max<int64_t>(1, 2 * kPiece / (row_step_ * crossing_step_));
 }
 
 void CopyPlan::run(int64_t piece) const {
-    const int64_t across = tiled_ ? pieces_of(crossing_.size, crossing_step_) : 1, along = pieces_of(row_.size, row_step_);
+    const int64_t across = tiled_ ? ceil_div(crossing_.size, crossing_step_) : 1, along = ceil_div(row_.size, row_step_);
     const int64_t begin = piece * units_per_piece_, end = std::min(units_, begin + units_per_piece_);
     // Units in the order of the outer indices, then stretches of the row, then tiles across it.
     int64_t tile = begin % across, stretch = begin / across % along, outer = begin / across / along;

@@ -20,6 +20,15 @@ namespace clikart::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+/// For a vector form that floats alone have.
+template <class D>
+concept FloatTag = hwy::IsFloat<hn::TFromD<D>>();
+
+template <class D>
+HWY_INLINE hn::Vec<D> set(D d, double value) {
+    return hn::Set(d, static_cast<hn::TFromD<D>>(value));
+}
+
 template <class F>
 F made(const Attributes& attributes) {
     if constexpr (std::is_constructible_v<F, const Attributes&>) {
@@ -223,6 +232,11 @@ ElementLoop bits(DType t) {
 template <class F, int N>
 ElementLoop numbers(DType t) {
     return is_integer(t) ? integers<F, N>(t) : floats<F, N>(t);
+}
+/// For numbers whose integers wrap.
+template <class F, int N>
+ElementLoop wrapping(DType t) {
+    return is_integer(t) ? bits<F, N>(t) : floats<F, N>(t);
 }
 template <class F, int N>
 ElementLoop predicates(DType t) {

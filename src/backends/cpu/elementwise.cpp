@@ -7,7 +7,7 @@ namespace {
 
 /// How one operand comes to be lanes.
 struct Lanes {
-    ConvertFn convert;
+    ConvertFn convert;              // null when direct
     int64_t stride, element, lane;  // elements; bytes
     bool direct;                    // the loop reads or writes the memory itself
 };
@@ -121,11 +121,13 @@ void run(const KernelCall& call, const ElementLoop& loop) {
     for (int k = 0; k < N; ++k) {
         const DType own = dtype_of(call.inputs[k]);
         const int64_t stride = walk.inner_stride(k + 1);
-        in[k] = {find_convert(own, loop.in[k]), stride, size_of(own), size_of(loop.in[k]), own == loop.in[k] && (stride == 0 || stride == 1)};
+        const bool plain = own == loop.in[k] && (stride == 0 || stride == 1);
+        in[k] = {plain ? nullptr : find_convert(own, loop.in[k]), stride, size_of(own), size_of(loop.in[k]), plain};
     }
     const DType own = dtype_of(out);
     const int64_t stride = walk.inner_stride(0);
-    const Lanes to{find_convert(loop.out, own), stride, size_of(own), size_of(loop.out), own == loop.out && stride == 1};
+    const bool plain = own == loop.out && stride == 1;
+    const Lanes to{plain ? nullptr : find_convert(loop.out, own), stride, size_of(own), size_of(loop.out), plain};
     bool direct = to.direct;
     for (const Lanes& lanes : in) direct &= lanes.direct;
     if (direct) {

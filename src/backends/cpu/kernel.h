@@ -35,6 +35,25 @@ void parallel_for(const KernelCall& call, int64_t pieces, F&& f) {
     call.parallel_for(pieces, [](void* context, int64_t piece) { (*static_cast<Body*>(context))(piece); }, const_cast<void*>(static_cast<const void*>(&f)));
 }
 
+/// The tensor of parameter `i`, or null where it was left out; `given`: the position of the attribute that says what was not.
+inline const View* optional_input(const KernelCall& call, int i, int given) noexcept {
+    const int32_t at = call.attributes->input_of(i, given);
+    return at < 0 ? nullptr : &call.inputs[at];
+}
+
+/// The kernel of an operator that computes in all dtypes but those that are only stored.
+inline KernelFn if_computed(DType dtype, KernelFn kernel) {
+    return category_of(dtype) != DTypeCategory::Float || computes(dtype) ? kernel : nullptr;
+}
+/// Of one that computes in floats.
+inline KernelFn if_floats(DType dtype, KernelFn kernel) {
+    return computes(dtype) ? kernel : nullptr;
+}
+
+inline int64_t ceil_div(int64_t a, int64_t b) noexcept {
+    return (a + b - 1) / b;
+}
+
 /// Memory from the pool for the length of a scope.
 class Scratch {
 public:

@@ -11,12 +11,6 @@ namespace clikart::cpu {
 template <class T>
 inline constexpr DType lane_dtype = sizeof(T) == sizeof(float) ? DType::Float32 : DType::Float64;
 
-/// The tensor of parameter `i`, or null where it was left out; `given`: the position of the attribute that says what was not.
-inline const View* optional_input(const KernelCall& call, int i, int given) noexcept {
-    const auto bits = static_cast<uint64_t>(call.attributes->integer(given));
-    return bits >> i & 1 ? &call.inputs[std::popcount(bits & ((uint64_t{1} << i) - 1))] : nullptr;
-}
-
 /// Stretches of an operand in row-major order.
 template <class T>
 class LaneReader {

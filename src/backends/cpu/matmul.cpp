@@ -29,8 +29,8 @@ void linear(const KernelCall& call) {
     const int64_t shape[] = {weight.shape[1], weight.shape[0]}, strides[] = {weight.strides[1], weight.strides[0]};
     MatrixProduct p = product_of(call, x, {weight.data, shape, strides, 2, weight.dtype}, 1 + (x.rank > 1));
     Matrices bias;
-    if (call.n_inputs == 3) {
-        bias = matrices_of(call.inputs[2], true, p.batch);
+    if (const View* given = optional_input(call, 2, attribute::linear_given)) {
+        bias = matrices_of(*given, true, p.batch);
         p.added = &bias;
     }
     multiply(call, p);

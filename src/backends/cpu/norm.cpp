@@ -527,10 +527,6 @@ void batch_norm(const KernelCall& call) {
     }
 }
 
-KernelFn if_floats(DType t, KernelFn kernel) {
-    return computes(t) ? kernel : nullptr;
-}
-
 }  // namespace
 
 KernelFn kernel_layer_norm(DType t) {

@@ -253,9 +253,6 @@ void adaptive_pool(const KernelCall& call) {
 KernelFn of_numbers(DType dtype, KernelFn kernel) {
     return is_integer(dtype) || computes(dtype) ? kernel : nullptr;
 }
-KernelFn of_floats(DType dtype, KernelFn kernel) {
-    return computes(dtype) ? kernel : nullptr;
-}
 
 }  // namespace
 
@@ -267,10 +264,10 @@ KernelFn of_floats(DType dtype, KernelFn kernel) {
         return of_numbers(t, &kernel<max_pool_with_indices<spatial>>);          \
     }                                                                           \
     KernelFn kernel_avg_pool##spatial##d(DType t) {                             \
-        return of_floats(t, &kernel<avg_pool<spatial>>);                        \
+        return if_floats(t, &kernel<avg_pool<spatial>>);                        \
     }                                                                           \
     KernelFn kernel_adaptive_avg_pool##spatial##d(DType t) {                    \
-        return of_floats(t, &kernel<adaptive_pool<spatial, WindowFold::Sum>>);  \
+        return if_floats(t, &kernel<adaptive_pool<spatial, WindowFold::Sum>>);  \
     }                                                                           \
     KernelFn kernel_adaptive_max_pool##spatial##d(DType t) {                    \
         return of_numbers(t, &kernel<adaptive_pool<spatial, WindowFold::Max>>); \

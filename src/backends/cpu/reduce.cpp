@@ -207,41 +207,34 @@ void norm(const KernelCall& call) {
     reduce_blocks(call, reducer, attribute::norm_dims);
 }
 
-KernelFn for_numbers(DType t, KernelFn kernel) {
-    return category_of(t) != DTypeCategory::Float || computes(t) ? kernel : nullptr;
-}
-KernelFn for_floats(DType t, KernelFn kernel) {
-    return computes(t) ? kernel : nullptr;
-}
-
 }  // namespace
 
 KernelFn kernel_sum(DType t) {
-    return for_numbers(t, &kernel<sum>);
+    return if_computed(t, &kernel<sum>);
 }
 KernelFn kernel_prod(DType t) {
-    return for_numbers(t, &kernel<prod>);
+    return if_computed(t, &kernel<prod>);
 }
 KernelFn kernel_amax(DType t) {
-    return for_numbers(t, &kernel<extreme<Fold::Largest>>);
+    return if_computed(t, &kernel<extreme<Fold::Largest>>);
 }
 KernelFn kernel_amin(DType t) {
-    return for_numbers(t, &kernel<extreme<Fold::Smallest>>);
+    return if_computed(t, &kernel<extreme<Fold::Smallest>>);
 }
 KernelFn kernel_count_nonzero(DType t) {
-    return for_numbers(t, &kernel<count_nonzero>);
+    return if_computed(t, &kernel<count_nonzero>);
 }
 KernelFn kernel_any(DType t) {
-    return for_numbers(t, &kernel<truth<false>>);
+    return if_computed(t, &kernel<truth<false>>);
 }
 KernelFn kernel_all(DType t) {
-    return for_numbers(t, &kernel<truth<true>>);
+    return if_computed(t, &kernel<truth<true>>);
 }
 KernelFn kernel_mean(DType t) {
-    return for_floats(t, &kernel<mean>);
+    return if_floats(t, &kernel<mean>);
 }
 KernelFn kernel_norm(DType t) {
-    return for_floats(t, &kernel<norm>);
+    return if_floats(t, &kernel<norm>);
 }
 
 }  // namespace clikart::cpu

@@ -21,10 +21,6 @@ struct ReducedDim {
     int64_t size, in;
 };
 
-int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 /// One reduction, cut into tasks.  Results are numbered in the order of `kept_`, which is by strides and not the outputs'.
 class Reduction {
 public:

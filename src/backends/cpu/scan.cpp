@@ -243,10 +243,6 @@ HWY_EXPORT(find_scan);
 constexpr int64_t kTileElements = 16 * 1024;
 constexpr int64_t kStrip = 512;  // columns in step
 
-int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
 /// One scan of a tensor, cut into tasks of some neighbouring rows or columns and some blocks.
 class Scanning {
 public:
@@ -402,23 +398,19 @@ void cumulative_extreme(const KernelCall& call) {
     Scanning(call, attribute::cummax_dim, Largest ? Scan::Largest : Scan::Smallest, order_lane(dtype_of(call.inputs[0]))).run();
 }
 
-KernelFn for_numbers(DType t, KernelFn kernel) {
-    return category_of(t) != DTypeCategory::Float || computes(t) ? kernel : nullptr;
-}
-
 }  // namespace
 
 KernelFn kernel_cumsum(DType t) {
-    return for_numbers(t, &kernel<cumsum>);
+    return if_computed(t, &kernel<cumsum>);
 }
 KernelFn kernel_cumprod(DType t) {
-    return for_numbers(t, &kernel<cumprod>);
+    return if_computed(t, &kernel<cumprod>);
 }
 KernelFn kernel_cummax(DType t) {
-    return for_numbers(t, &kernel<cumulative_extreme<true>>);
+    return if_computed(t, &kernel<cumulative_extreme<true>>);
 }
 KernelFn kernel_cummin(DType t) {
-    return for_numbers(t, &kernel<cumulative_extreme<false>>);
+    return if_computed(t, &kernel<cumulative_extreme<false>>);
 }
 KernelFn kernel_logcumsumexp(DType t) {
     return computes(t) ? &kernel<logcumsumexp> : nullptr;

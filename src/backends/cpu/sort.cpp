@@ -99,13 +99,13 @@ void unique(const KernelCall& call) {
 
 // The 8-bit floats have no order here: they are only stored.
 KernelFn kernel_sort(DType t) {
-    return category_of(t) != DTypeCategory::Float || computes(t) ? &kernel<sort> : nullptr;
+    return if_computed(t, &kernel<sort>);
 }
 KernelFn kernel_argsort(DType t) {
-    return category_of(t) != DTypeCategory::Float || computes(t) ? &kernel<argsort> : nullptr;
+    return if_computed(t, &kernel<argsort>);
 }
 KernelFn kernel_unique(DType t) {
-    return category_of(t) != DTypeCategory::Float || computes(t) ? &kernel<unique> : nullptr;
+    return if_computed(t, &kernel<unique>);
 }
 
 }  // namespace clikart::cpu

@@ -16,9 +16,6 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class D>
-concept FloatTag = hwy::IsFloat<hn::TFromD<D>>();
-
 // A border that is NaN makes the result NaN, as does x.
 struct AtLeastFn {
     template <FloatTag D, class V>

@@ -252,10 +252,10 @@ void kthvalue(const KernelCall& call) {
 
 // The 8-bit floats have no order here: they are only stored.
 KernelFn kernel_topk(DType t) {
-    return category_of(t) != DTypeCategory::Float || computes(t) ? &kernel<topk> : nullptr;
+    return if_computed(t, &kernel<topk>);
 }
 KernelFn kernel_kthvalue(DType t) {
-    return category_of(t) != DTypeCategory::Float || computes(t) ? &kernel<kthvalue> : nullptr;
+    return if_computed(t, &kernel<kthvalue>);
 }
 
 }  // namespace clikart::cpu

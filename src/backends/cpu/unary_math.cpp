@@ -53,10 +53,6 @@ CLIKART_FUNCTOR(SigmoidFn, sigmoid(d, x))
 
 // SLEEF gives infinity where these are large, but not that large.
 template <class D>
-HWY_INLINE hn::Vec<D> set(D d, double value) {
-    return hn::Set(d, static_cast<hn::TFromD<D>>(value));
-}
-template <class D>
 HWY_INLINE hn::Vec<D> large(D d) {
     return set(d, sizeof(hn::TFromD<D>) == sizeof(float) ? 1e9 : 1e18);
 }

@@ -15,10 +15,6 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// A functor's vector form, for floats.
-template <class D>
-concept FloatTag = hwy::IsFloat<hn::TFromD<D>>();
-
 struct NegFn {
     template <FloatTag D, class V>
     HWY_INLINE V operator()(D, V x) const {
@@ -196,15 +192,15 @@ struct SignbitFn {
 
 ElementLoop find_unary_number(OpCode op, DType t) {
     switch (op) {
-        case OpCode::Neg: return is_integer(t) ? bits<NegFn, 1>(t) : floats<NegFn, 1>(t);
+        case OpCode::Neg: return wrapping<NegFn, 1>(t);
         case OpCode::Abs: return numbers<AbsFn, 1>(t);
         case OpCode::Sign: return t == DType::Bool ? bits<Rounding<Down>, 1>(DType::UInt8) : numbers<SignFn, 1>(t);
-        case OpCode::Square: return is_integer(t) ? bits<SquareFn, 1>(t) : floats<SquareFn, 1>(t);
+        case OpCode::Square: return wrapping<SquareFn, 1>(t);
         case OpCode::Relu: return numbers<ReluFn, 1>(t);
-        case OpCode::Floor: return is_integer(t) ? bits<Rounding<Down>, 1>(t) : floats<Rounding<Down>, 1>(t);
-        case OpCode::Ceil: return is_integer(t) ? bits<Rounding<Up>, 1>(t) : floats<Rounding<Up>, 1>(t);
-        case OpCode::Round: return is_integer(t) ? bits<Rounding<ToEven>, 1>(t) : floats<Rounding<ToEven>, 1>(t);
-        case OpCode::Trunc: return is_integer(t) ? bits<Rounding<ToZero>, 1>(t) : floats<Rounding<ToZero>, 1>(t);
+        case OpCode::Floor: return wrapping<Rounding<Down>, 1>(t);
+        case OpCode::Ceil: return wrapping<Rounding<Up>, 1>(t);
+        case OpCode::Round: return wrapping<Rounding<ToEven>, 1>(t);
+        case OpCode::Trunc: return wrapping<Rounding<ToZero>, 1>(t);
         case OpCode::Frac: return floats<FracFn, 1>(t);
         case OpCode::NanToNum: return numbers<NanToNumFn, 1>(t);
         case OpCode::BitwiseNot: return t == DType::Bool ? predicates<NotFn, 1>(t) : bits<BitwiseNotFn, 1>(t);

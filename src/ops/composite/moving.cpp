@@ -5,10 +5,6 @@
 namespace clikart {
 namespace {
 
-Dims listed(const OpCall& call, int position) {
-    return Dims(std::span(call.attributes.list(position), static_cast<size_t>(call.attributes.length(position))));
-}
-
 /// How many a dimension has when each of them comes `times` times.
 int64_t times_as_many(const OpCall& call, int64_t size, int64_t times) {
     int64_t all;
@@ -105,7 +101,7 @@ Dims with_pixels(const Dims& in, int64_t height, int64_t width, int64_t channels
 
 Ref<Tensor> composite_repeat(const OpCall& call) {
     Tensor& x = *call.inputs[0];
-    const Dims times = listed(call, attribute::repeat_repeats);
+    const Dims times = call.list(attribute::repeat_repeats);
     if (times.rank() < x.rank()) {
         fail(ErrorKind::Value, "{}: {} has fewer entries than shape {} dimensions", call.info.name, to_string(times), to_string(x.shape()));
     }
@@ -116,7 +112,7 @@ Ref<Tensor> composite_repeat(const OpCall& call) {
 
 Ref<Tensor> composite_tile(const OpCall& call) {
     Tensor& x = *call.inputs[0];
-    const Dims given = listed(call, attribute::tile_dims);
+    const Dims given = call.list(attribute::tile_dims);
     refuse_negative(call, given);
     Dims times;
     for (int d = given.rank(); d < x.rank(); ++d) times.push_back(1);
@@ -152,14 +148,14 @@ Ref<Tensor> composite_repeat_interleave(const OpCall& call) {
 
 Ref<Tensor> composite_roll(const OpCall& call) {
     Tensor& x = *call.inputs[0];
-    const Dims shifts = listed(call, attribute::roll_shifts);
+    const Dims shifts = call.list(attribute::roll_shifts);
     if (!call.attributes.present(attribute::roll_dims)) {
         if (shifts.rank() != 1) fail(ErrorKind::Value, "{}: needs one shift where there are no dims, got {}", call.info.name, to_string(shifts));
         const Ref<Tensor> flat = op::reshape(x, Dims{x.numel()});
         const Ref<Tensor> result = rolled(*flat, shifts[0], 0);
         return op::reshape(*result, x.shape());
     }
-    const Dims dims = listed(call, attribute::roll_dims);
+    const Dims dims = call.list(attribute::roll_dims);
     if (shifts.rank() != dims.rank()) {
         fail(ErrorKind::Value, "{}: shifts {} and dims {} differ in length", call.info.name, to_string(shifts), to_string(dims));
     }
@@ -178,7 +174,7 @@ Ref<Tensor> composite_roll(const OpCall& call) {
 
 Ref<Tensor> composite_flip(const OpCall& call) {
     Tensor& x = *call.inputs[0];
-    const Dims dims = listed(call, attribute::flip_dims);
+    const Dims dims = call.list(attribute::flip_dims);
     bool flipped[kMaxRank] = {};
     Ref<Tensor> view = Ref<Tensor>::share(&x);
     for (const int64_t given : dims) {
