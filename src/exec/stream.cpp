@@ -85,6 +85,11 @@ bool may_fit_later(const Work& work) noexcept {
     return !work.in_place && largest <= largest_block();
 }
 
+bool fits(const Work& work, const Deadline& deadline) noexcept {
+    const int64_t left = deadline.left();
+    return left < 0 || work.cost < static_cast<double>(left);
+}
+
 /// Waits until some other call is over that was executing; false when all that execute wait here: so calls side by side
 /// never fail for memory that each of them would have found alone.
 bool wait_for_memory() noexcept {
@@ -246,10 +251,11 @@ void Stream::mark_idle() noexcept {
 }
 
 void Stream::run() noexcept {
-    run_until(UINT64_MAX);
+    run_until(UINT64_MAX, Deadline(-1));
 }
 
-void Stream::run_until(uint64_t last) noexcept {
+/// Runs what is queued, up to the ticket `last`, as far as it is expected to be over before the deadline.
+void Stream::run_until(uint64_t last, const Deadline& deadline) noexcept {
     const Ref<Stream> self = Ref<Stream>::adopt(this);
     uint64_t done = 0;  // tickets begin at 1
     int64_t bytes = 0;
@@ -271,7 +277,7 @@ void Stream::run_until(uint64_t last) noexcept {
             Schedule& all = Schedule::instance();
             if (done) release_waiters(done);
             bytes_in_flight_ -= std::exchange(bytes, 0);
-            if (!first_ || all.forking || completed() >= last || !head_is_ready()) {
+            if (!first_ || all.forking || completed() >= last || !fits(*first_, deadline) || !head_is_ready()) {
                 running_ = false;
                 schedule();
                 mark_idle();
@@ -289,7 +295,10 @@ void Stream::run_until(uint64_t last) noexcept {
             }
         }
         if (!work) return;
-        failed = execute(*work, false);
+        {
+            const ThreadPool::Serving serving(crew_);
+            failed = execute(*work, false);
+        }
         done = work->ticket_;
         bytes = work->bytes_;
         // Before the counter moves: whoever waits for this work may count on the memory it alone still held.

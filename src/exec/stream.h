@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/error.h"
 #include "base/small_vector.h"
 #include "core/tensor.h"
@@ -114,7 +115,7 @@ private:
     void finish_on_caller(uint64_t ticket, const Ref<Error>& failed) noexcept;
     Ref<Error> execute(Work& work, bool on_caller) noexcept;
     void run() noexcept override;
-    void run_until(uint64_t last) noexcept;
+    void run_until(uint64_t last, const Deadline& deadline) noexcept;
     bool head_is_ready() noexcept;
     void schedule() noexcept;
     void mark_busy() noexcept;
@@ -133,6 +134,7 @@ private:
     const Device device_;
     const bool is_default_;
     std::atomic<int> sleepers_{0};  // threads asleep in wait_for
+    Crew crew_;                     // those awake there
 
     // Guarded by the submission lock.
     uint64_t last_ticket_ = 0;

@@ -20,6 +20,7 @@ namespace {
 constexpr int kSpins = 2000;
 
 thread_local bool inside_loop = false;
+thread_local Crew* crew_of_thread = nullptr;
 
 std::atomic<bool> fork_child_without_workers{false};
 
@@ -29,8 +30,11 @@ struct ThreadPool::Loop {
     LoopBody body;
     void* context;
     int64_t pieces;
-    int helpers_wanted;  // guarded by the pool's mutex, as is `helpers`
-    int helpers = 0;     // workers inside run()
+    Crew* crew;
+    // Guarded by the pool's mutex.
+    int helpers_wanted;
+    int kept = 0;     // of those wanted: the room for waiters
+    int helpers = 0;  // threads inside run(), but for the caller
     std::atomic<int64_t> taken{0};
     // The caller takes pieces from the front and its helpers from the back: so each core mostly sees neighbouring pieces, and the
     // same ones when the next loop runs over the same memory.
@@ -102,6 +106,7 @@ void ThreadPool::after_fork_child() noexcept {
     ThreadPool& pool = instance();
     pool.first_ = pool.last_ = nullptr;  // the streams are scheduled again
     pool.loops_.clear();
+    pool.waiters_ = nullptr;
     pool.pending_ = 0;
     pool.parked_ = 0;
     pool.started_ = 0;
@@ -136,7 +141,7 @@ bool ThreadPool::take(Runnable& work) noexcept {
 
 ThreadPool::Loop* ThreadPool::joinable_loop() noexcept {
     for (Loop* loop : loops_) {
-        if (loop->helpers_wanted > 0 && loop->taken.load(std::memory_order_relaxed) < loop->pieces) return loop;
+        if (loop->helpers_wanted > loop->kept && loop->taken.load(std::memory_order_relaxed) < loop->pieces) return loop;
     }
     return nullptr;
 }
@@ -151,16 +156,19 @@ void ThreadPool::parallel_for(int64_t pieces, LoopBody body, void* context) {
         ensure_workers();
     } catch (const std::system_error&) {  // then nobody helps
     }
-    Loop loop{body, context, pieces, static_cast<int>(std::min<int64_t>(pieces, threads)) - 1};
+    Loop loop{body, context, pieces, crew_of_thread, static_cast<int>(std::min<int64_t>(pieces, threads)) - 1};
     {
         std::lock_guard lock(mutex_);
         loops_.push_back(&loop);
         pending_.fetch_add(1, std::memory_order_relaxed);
-        for (int i = 0; i < std::min(parked_, loop.helpers_wanted); ++i) wake_.notify_one();
+        loop.kept = std::min(waiters_of(loop.crew), loop.helpers_wanted);
+        if (loop.crew) loop.crew->wanted_.store(true, std::memory_order_relaxed);
+        for (int i = 0; i < std::min(parked_, loop.helpers_wanted - loop.kept); ++i) wake_.notify_one();
     }
     loop.run(false);
     std::unique_lock lock(mutex_);
     std::erase(loops_, &loop);
+    if (loop.crew) loop.crew->wanted_.store(false, std::memory_order_relaxed);
     pending_.fetch_sub(1, std::memory_order_relaxed);
     for (int spins = 0; loop.helpers > 0; ++spins) {  // a helper is in its last piece
         lock.unlock();
@@ -173,6 +181,58 @@ void ThreadPool::parallel_for(int64_t pieces, LoopBody body, void* context) {
     }
     lock.unlock();
     if (loop.error) std::rethrow_exception(loop.error);
+}
+
+int ThreadPool::waiters_of(const Crew* crew) const noexcept {
+    int count = 0;
+    for (const Waiter* waiter = waiters_; waiter; waiter = waiter->next_) count += &waiter->crew_ == crew;
+    return count;
+}
+
+ThreadPool::Waiter::Waiter(Crew& crew) noexcept : crew_(crew) {
+    ThreadPool& pool = instance();
+    std::lock_guard lock(pool.mutex_);
+    next_ = pool.waiters_;
+    pool.waiters_ = this;
+}
+
+ThreadPool::Waiter::~Waiter() {
+    ThreadPool& pool = instance();
+    std::lock_guard lock(pool.mutex_);
+    Waiter** link = &pool.waiters_;
+    while (*link != this) link = &(*link)->next_;
+    *link = next_;
+    for (Loop* loop : pool.loops_) {  // the room that was kept is for workers again
+        if (loop->crew != &crew_ || loop->kept == 0) continue;
+        --loop->kept;
+        if (pool.parked_ > 0) pool.wake_.notify_one();
+    }
+}
+
+bool ThreadPool::Waiter::take_part() noexcept {
+    if (!crew_.wanted_.load(std::memory_order_relaxed)) return false;
+    ThreadPool& pool = instance();
+    std::unique_lock lock(pool.mutex_);
+    for (Loop* loop : pool.loops_) {
+        if (loop->crew != &crew_ || loop->helpers_wanted == 0 || loop->taken.load(std::memory_order_relaxed) >= loop->pieces) continue;
+        if (--loop->helpers_wanted == 0) crew_.wanted_.store(false, std::memory_order_relaxed);
+        if (loop->kept > 0) --loop->kept;
+        ++loop->helpers;
+        lock.unlock();
+        loop->run(true);
+        lock.lock();
+        --loop->helpers;  // the loop is gone once its owner sees this
+        return true;
+    }
+    return false;
+}
+
+ThreadPool::Serving::Serving(Crew& crew) noexcept {
+    crew_of_thread = &crew;
+}
+
+ThreadPool::Serving::~Serving() {
+    crew_of_thread = nullptr;
 }
 
 void ThreadPool::worker(int index) noexcept {

@@ -24,6 +24,12 @@ private:
     Runnable* next_ = nullptr;  // in the pool's queue; guarded by its mutex
 };
 
+/// Those who wait for one stream, and take part in the loops of what it runs instead of keeping a core from them.
+class Crew {
+    friend class ThreadPool;
+    std::atomic<bool> wanted_{false};  // a loop has room for one; written under the pool's mutex
+};
+
 /// A loop body: called once for each piece, from any of the threads that take part, never twice for a piece.
 using LoopBody = void (*)(void* context, int64_t piece);
 
@@ -63,6 +69,32 @@ public:
         parallel_for(pieces, [](void* context, int64_t piece) { (*static_cast<Body*>(context))(piece); }, const_cast<void*>(static_cast<const void*>(&f)));
     }
 
+    /// A thread that waits, as one of a crew, for as long as this lives.  Meanwhile loops keep room for it, for which no worker is
+    /// woken; so it has to look at take_part() all the time.
+    class Waiter {
+    public:
+        explicit Waiter(Crew& crew) noexcept;
+        ~Waiter();
+        Waiter(const Waiter&) = delete;
+        Waiter& operator=(const Waiter&) = delete;
+        /// Takes pieces of a loop of the crew's until there are none; false when no loop has room.
+        bool take_part() noexcept;
+
+    private:
+        friend class ThreadPool;
+        Crew& crew_;
+        Waiter* next_;
+    };
+
+    /// While it lives, the loops of this thread are the crew's.
+    class Serving {
+    public:
+        explicit Serving(Crew& crew) noexcept;
+        ~Serving();
+        Serving(const Serving&) = delete;
+        Serving& operator=(const Serving&) = delete;
+    };
+
     // For fork: the pool stands still between the first and one of the others.  In the child it is empty.
     static void before_fork() noexcept;
     static void after_fork_parent() noexcept;
@@ -75,6 +107,7 @@ private:
     void worker(int index) noexcept;
     bool has_work() const noexcept { return pending_.load(std::memory_order_relaxed) > 0; }
     Loop* joinable_loop() noexcept;
+    int waiters_of(const Crew* crew) const noexcept;
 
     std::atomic<int> threads_;
     std::atomic<int> started_{0};      // written under the mutex
@@ -85,6 +118,7 @@ private:
     Runnable* first_ = nullptr;
     Runnable* last_ = nullptr;
     std::vector<Loop*> loops_;
+    Waiter* waiters_ = nullptr;
     int parked_ = 0;
 };
 

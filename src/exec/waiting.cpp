@@ -1,5 +1,6 @@
 // The waiting half of Stream: for tickets, for whole streams, and callbacks for who does not want to wait.
 #include <algorithm>
+#include <optional>
 #include <thread>
 
 #include "base/deadline.h"
@@ -15,6 +16,8 @@ namespace {
 // A parked thread takes some 25 us to wake.  Waiting that long awake is worth it; then it parks.
 constexpr int kWaitSpins = 300;
 constexpr int kWaitYields = 100;
+// Who waits for less takes no part in loops: one piece can take a millisecond.
+constexpr int64_t kTakePartNanoseconds = 10'000'000;
 
 }  // namespace
 
@@ -23,20 +26,26 @@ bool Stream::wait_for(uint64_t value, int64_t timeout_ns) {
     if (over()) return true;
     if (timeout_ns == 0) return false;
     ThreadPool::instance().ensure_workers();  // a fork's child has none yet
-    // Who waits without a timeout computes instead, where no worker took the stream yet: that saves the worker's wake-up.
-    // Only this stream, and only as far as is waited for (I5).
-    if (timeout_ns < 0 && ThreadPool::instance().take(*this)) {
-        run_until(value);
+    const Deadline deadline(timeout_ns);
+    // The waiter computes, where no worker took the stream yet: that saves the worker's wake-up.  Only this stream, only as far
+    // as is waited for, and nothing that would outlast the timeout (I5).
+    if (ThreadPool::instance().take(*this)) {
+        run_until(value, deadline);
         if (over()) return true;
     }
-    const Deadline deadline(timeout_ns);
-    for (int spins = 0; spins < kWaitSpins + kWaitYields; ++spins) {
-        if (over()) return true;
-        if (spins < kWaitSpins) {
-            cpu_relax();
-        } else {
-            if (deadline.over()) return false;
-            std::this_thread::yield();  // there are as many workers as cores: let them have this one
+    {
+        std::optional<ThreadPool::Waiter> waiter;
+        if (timeout_ns < 0 || timeout_ns >= kTakePartNanoseconds) waiter.emplace(crew_);
+        for (int spins = 0; spins < kWaitSpins + kWaitYields; ++spins) {
+            if (over()) return true;
+            if (waiter && waiter->take_part()) {
+                spins = 0;
+            } else if (spins < kWaitSpins) {
+                cpu_relax();
+            } else {
+                if (deadline.over()) return false;
+                std::this_thread::yield();  // there are as many workers as cores: let them have this one
+            }
         }
     }
     ParkingLot& lot = ParkingLot::of(this);

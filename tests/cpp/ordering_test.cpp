@@ -219,18 +219,38 @@ TEST(Ordering, I5_AWaiterHelpsOnlyWithWhatItsTargetNeeds) {
     EXPECT_TRUE(later && unrelated);
 }
 
-TEST(Ordering, I5_WaitsWithATimeoutRunNothingAndLoopsTakeOnlyTheirOwn) {
+TEST(Ordering, I5_WaitsWithATimeoutRunWhatFitsAndLoopsTakeOnlyTheirOwn) {
+    constexpr int64_t kMillisecond = 1'000'000;
     const auto stream = new_stream();
     Gate gate;
     std::atomic<bool> on_waiter{false};
     const auto me = std::this_thread::get_id();
+    const auto note = [&] { on_waiter = std::this_thread::get_id() == me; };
     submit(stream, {{}, {new_tensor()}}, [&] { gate.pass(); });
-    submit(stream, {{}, {new_tensor()}}, [&] { on_waiter = std::this_thread::get_id() == me; });
-    EXPECT_FALSE(stream->synchronize(1'000'000));
+    submit(stream, {{}, {new_tensor()}}, note);  // takes longer than the waits
+    EXPECT_FALSE(stream->synchronize(kMillisecond));
     gate.open();
-    while (!stream->synchronize(1'000'000)) {
+    while (!stream->synchronize(kMillisecond)) {
     }
     EXPECT_FALSE(on_waiter);
+    // With all workers taken, what fits is run by the waiter, and not what comes behind it and does not.
+    ThreadPool& pool = ThreadPool::instance();
+    Gate all;
+    std::vector<Ref<Stream>> taken;
+    for (int i = 0; i < pool.threads(); ++i) {
+        taken.push_back(new_stream());
+        submit(taken.back(), {{}, {new_tensor()}}, [&] { all.pass(); });
+    }
+    all.wait_until_reached(pool.threads());
+    std::atomic<bool> long_ran{false};
+    submit(stream, {{}, {new_tensor()}}, note, 20'000);
+    submit(stream, {{}, {new_tensor()}}, [&] { long_ran = true; }, 1e12);
+    EXPECT_FALSE(stream->synchronize(50 * kMillisecond));
+    EXPECT_TRUE(on_waiter);
+    EXPECT_FALSE(long_ran);
+    all.open();
+    stream->synchronize();
+    EXPECT_TRUE(long_ran);
     // A worker that waits for helpers of its loop takes no other stream's work meanwhile: the loops of saturated workers,
     // each with a loop inside, come to an end.
     std::vector<Ref<Stream>> streams;
@@ -242,6 +262,34 @@ TEST(Ordering, I5_WaitsWithATimeoutRunNothingAndLoopsTakeOnlyTheirOwn) {
     }
     for (const auto& s : streams) s->synchronize();
     EXPECT_EQ(pieces, 8 * 16 * 4);
+}
+
+TEST(Ordering, I5_AWaiterTakesPartInTheLoopsOfWhatItWaitsFor) {
+    ThreadPool& pool = ThreadPool::instance();
+    const int before = pool.threads();
+    pool.set_threads(2);
+    // One worker is taken, the other runs a loop of two pieces, the first of which waits for the second.
+    Gate taken;
+    const auto elsewhere = new_stream(), stream = new_stream();
+    submit(elsewhere, {{}, {new_tensor()}}, [&] { taken.pass(); });
+    taken.wait_until_reached();
+    Gate first;
+    std::thread::id helper;
+    submit(stream, {{}, {new_tensor()}}, [&] {
+        pool.parallel_for(2, [&](int64_t piece) {
+            if (piece == 0) return first.pass();
+            helper = std::this_thread::get_id();
+            first.open();
+        });
+    });
+    first.wait_until_reached();
+    EXPECT_FALSE(elsewhere->synchronize(20'000'000));  // which is not the loop's crew, nor is this
+    EXPECT_FALSE(stream->synchronize(1'000'000));      // a piece may take longer
+    stream->synchronize();
+    EXPECT_EQ(helper, std::this_thread::get_id());
+    taken.open();
+    elsewhere->synchronize();
+    pool.set_threads(before);
 }
 
 TEST(Ordering, I6_PendingWorkOwnsItsStoragesAndLimitsCountUnfinishedWork) {

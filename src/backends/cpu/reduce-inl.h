@@ -134,6 +134,7 @@ HWY_INLINE void fold_rows(const In* in, int64_t row_stride, int64_t n, const Map
     const hn::CappedTag<A, kReduceLanes> d;
     constexpr auto step = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<A, kReduceLanes>()));
     constexpr int vectors = static_cast<int>(kReduceLanes / step);
+    constexpr bool kPrefetch = kReduceLanes * sizeof(In) >= 64;  // of what comes next: each row is a page, behind which no prefetcher looks
     const F f;
     hn::Vec<decltype(d)> acc[Rows * vectors];
     for (auto& a : acc) a = hn::Set(d, F::template identity<A>());
@@ -141,6 +142,7 @@ HWY_INLINE void fold_rows(const In* in, int64_t row_stride, int64_t n, const Map
     for (; i + kReduceLanes <= n; i += kReduceLanes) {
         HWY_UNROLL(8)
         for (int r = 0; r < Rows; ++r) {
+            if constexpr (kPrefetch) __builtin_prefetch(in + (Rows + r) * row_stride + i);
             HWY_UNROLL(16)
             for (int v = 0; v < vectors; ++v) acc[r * vectors + v] = f(acc[r * vectors + v], map(d, load(d, in + r * row_stride + i + v * step), r));
         }

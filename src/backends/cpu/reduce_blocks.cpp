@@ -7,6 +7,7 @@
 namespace clikart::cpu {
 namespace {
 
+constexpr int64_t kDirectElements = 128 * 1024;   // of a piece that is read where it lies, in order
 constexpr int64_t kTileElements = 32 * 1024;      // of one tile: it stays in the second-level cache
 constexpr int64_t kFarTileElements = 256 * 1024;  // of one that is read across memory,
 constexpr int64_t kNeighbours = 64;               // where so many elements should be read together
@@ -135,8 +136,9 @@ void Reduction::plan() {
         chunk_ = std::clamp(kTileElements / (block * std::min(width, first_.size)), int64_t{1}, kFewBlocks);
     } else {
         direct_ = same_lane && one_run && (inner_.in == 1 || extent_ <= 1);
-        width = std::clamp(kTileElements / std::max<int64_t>(1, extent_), int64_t{1}, kMostColumns);
-        chunk_ = kTileElements / kReduceBlock;
+        const int64_t elements = direct_ ? kDirectElements : kTileElements;
+        width = std::clamp(elements / std::max<int64_t>(1, extent_), int64_t{1}, kMostColumns);
+        chunk_ = elements / kReduceBlock;
         if (n_reduced_ > 1 && std::abs(reduced_[n_reduced_ - 2].in) < std::abs(inner_.in)) {  // neighbours in memory are far apart in order
             chunk_ = std::clamp(kNeighbours * inner_.size / kReduceBlock, chunk_, kFarTileElements / kReduceBlock);
         }
