@@ -88,7 +88,8 @@ def c_nanoseconds(folder: str) -> float:
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "clikart"], check=True, capture_output=True, text=True, env=environment).stdout.split()
     program = os.path.join(folder, "dispatch")
     subprocess.run(["gcc", "-O2", "-std=c11", HERE / "dispatch.c", "-o", program, *flags], check=True)
-    return float(subprocess.run([program], check=True, capture_output=True, text=True).stdout)
+    # What else the machine does shows for tenths of a second, as long as one of these runs.
+    return min(float(subprocess.run([program], check=True, capture_output=True, text=True).stdout) for _ in range(8))
 
 
 def main() -> None:

@@ -51,6 +51,8 @@ case("matmul/f64_1024", [f32(1024, 1024).astype(np.float64), f32(1024, 1024).ast
 case("elementwise/exp", BIG, lambda o, x: o.exp(x))
 case("elementwise/tanh", BIG, lambda o, x: o.tanh(x))
 case("elementwise/gelu", BIG, lambda o, x: o.gelu(x))
+for name in ("exp", "tanh", "gelu"):  # torch writes into memory that it is given
+    case(f"elementwise/{name}_torch_out", [*BIG, f32(4096, 4096)], lambda o, x, out, n=name: o.into(out, n, x))
 case("elementwise/add", [*BIG, f32(4096, 4096)], lambda o, x, y: x + y)
 case("elementwise/add_row", [*BIG, f32(4096)], lambda o, x, y: x + y)
 case("elementwise/add_transposed", [*BIG, f32(4096, 4096)], lambda o, x, y: x + o.transposed(y))

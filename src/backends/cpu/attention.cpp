@@ -17,6 +17,7 @@
 #include "backends/cpu/lanes.h"
 #include "backends/cpu/math-inl.h"
 #include "backends/cpu/onednn_matmul.h"
+#include "backends/cpu/vectors-inl.h"
 
 #ifndef CLIKART_CPU_ATTENTION_ONCE
 #define CLIKART_CPU_ATTENTION_ONCE
@@ -141,31 +142,13 @@ template <class T>
 T factors(T* scores, int64_t n, T scale, const T* mask, Softmax<T>& state) {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
-    const auto step = static_cast<int64_t>(hn::Lanes(d));
     constexpr T lowest = -std::numeric_limits<T>::infinity();
     const V nothing = hn::Set(d, lowest), times = hn::Set(d, scale);
-    const auto full = hn::FirstN(d, static_cast<size_t>(step));
-    const auto vectors = [&](auto&& f) {
-        int64_t at = 0;
-        for (; at + step <= n; at += step) f(at, full, std::true_type());
-        if (at < n) f(at, hn::FirstN(d, static_cast<size_t>(n - at)), std::false_type());
-    };
-    const auto load = [&](const T* from, auto some, auto whole) {
-        if constexpr (whole) return hn::LoadU(d, from);
-        return hn::MaskedLoad(some, d, from);
-    };
-    const auto store = [&](V v, T* to, auto some, auto whole) {
-        if constexpr (whole) {
-            hn::StoreU(v, d, to);
-        } else {
-            hn::BlendedStore(v, some, d, to);
-        }
-    };
     V top = nothing;  // a NaN may be lost here, but comes back through exp
-    vectors([&](int64_t at, auto some, auto whole) {
-        V s = hn::Mul(load(scores + at, some, whole), times);
-        if (mask) s = hn::Add(s, load(mask + at, some, whole));
-        store(s, scores + at, some, whole);
+    vectors(d, 0, n, [&](int64_t at, auto some, auto whole) {
+        V s = hn::Mul(load(d, some, whole, scores + at), times);
+        if (mask) s = hn::Add(s, load(d, some, whole, mask + at));
+        store(d, s, some, whole, scores + at);
         if constexpr (whole) {
             top = hn::Max(top, s);
         } else {
@@ -178,9 +161,9 @@ T factors(T* scores, int64_t n, T scale, const T* mask, Softmax<T>& state) {
     const T shift = largest == lowest ? T(0) : largest;
     const V minus = hn::Set(d, shift);
     V sum = hn::Zero(d);
-    vectors([&](int64_t at, auto some, auto whole) {
-        const V e = exp(d, hn::Sub(load(scores + at, some, whole), minus));
-        store(e, scores + at, some, whole);
+    vectors(d, 0, n, [&](int64_t at, auto some, auto whole) {
+        const V e = exp(d, hn::Sub(load(d, some, whole, scores + at), minus));
+        store(d, e, some, whole, scores + at);
         sum = hn::Add(sum, hn::IfThenElseZero(some, e));
     });
     const hn::CappedTag<T, 1> one;

@@ -7,7 +7,6 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/norm.cpp"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -15,6 +14,7 @@
 
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/lanes.h"
+#include "backends/cpu/vectors-inl.h"
 
 #ifndef CLIKART_CPU_NORM_ONCE
 #define CLIKART_CPU_NORM_ONCE
@@ -62,37 +62,6 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kSumBlock = 4096;  // elements that are added up in their own dtype
-
-/// Calls f(at, mask, whole) for each vector of [0, n); the mask is full but for the last one.
-template <class D, class F>
-HWY_INLINE void vectors(D d, int64_t n, F&& f) {
-    const auto step = static_cast<int64_t>(hn::Lanes(d));
-    const auto full = hn::FirstN(d, static_cast<size_t>(step));
-    int64_t at = 0;
-    for (; at + step <= n; at += step) f(at, full, std::true_type());
-    if (at < n) f(at, hn::FirstN(d, static_cast<size_t>(n - at)), std::false_type());
-}
-
-template <class D, class M, class T>
-HWY_INLINE hn::Vec<D> load(D d, M mask, std::true_type, const T* from) {
-    (void)mask;
-    return hn::LoadU(d, from);
-}
-template <class D, class M, class T>
-HWY_INLINE hn::Vec<D> load(D d, M mask, std::false_type, const T* from) {
-    return hn::MaskedLoad(mask, d, from);
-}
-
-template <bool streamed, class D, class V, class M, class W, class T>
-HWY_INLINE void store(D d, V v, M mask, W whole, T* to) {
-    if constexpr (!whole) {
-        hn::BlendedStore(v, mask, d, to);
-    } else if constexpr (streamed) {
-        hn::Stream(v, d, to);
-    } else {
-        hn::StoreU(v, d, to);
-    }
-}
 
 /// The sum of f(x) over a row; f maps zero to zero, or its vector is masked.
 template <class T, class F>
@@ -160,7 +129,7 @@ template <bool streamed, bool weighted, bool biased, class T>
 void layer_out(const NormRow<T>& r, T middle, T rest, T inverse) {
     const hn::ScalableTag<T> d;
     const auto m = hn::Set(d, middle), q = hn::Set(d, rest), k = hn::Set(d, inverse);
-    vectors(d, r.n, [&](int64_t at, auto mask, auto whole) {
+    vectors(d, 0, r.n, [&](int64_t at, auto mask, auto whole) {
         auto v = hn::Mul(hn::Sub(hn::Sub(load(d, mask, whole, r.x + at), m), q), k);
         if constexpr (weighted && biased) {
             v = hn::MulAdd(v, load(d, mask, whole, r.weight + at), load(d, mask, whole, r.bias + at));
@@ -197,7 +166,7 @@ template <bool streamed, class T>
 void rms_out(const NormRow<T>& r, T inverse) {
     const hn::ScalableTag<T> d;
     const auto k = hn::Set(d, inverse);
-    vectors(d, r.n, [&](int64_t at, auto mask, auto whole) {
+    vectors(d, 0, r.n, [&](int64_t at, auto mask, auto whole) {
         auto v = hn::Mul(load(d, mask, whole, r.x + at), k);
         if (r.weight) v = hn::Mul(v, load(d, mask, whole, r.weight + at));
         store<streamed>(d, v, mask, whole, r.out + at);
@@ -238,8 +207,8 @@ HWY_INLINE void moments_of(D d, M mask, W whole, const NormBlock<T>& block, int6
     }
     for (int k = 0; k < N; ++k) {
         const V off = hn::Mul(left[k], one_over);  // how far the mean is off
-        store<false>(d, hn::Add(m[k], off), mask, whole, mean + at + k * step);
-        store<false>(d, hn::NegMulAdd(left[k], off, square[k]), mask, whole, squares + at + k * step);
+        store(d, hn::Add(m[k], off), mask, whole, mean + at + k * step);
+        store(d, hn::NegMulAdd(left[k], off, square[k]), mask, whole, squares + at + k * step);
     }
 }
 
@@ -261,7 +230,7 @@ void affine_rows(const NormBlock<T>& block, const T* mean, const T* scale, const
     for (int64_t r = 0; r < block.rows; ++r) {
         const T* const x = block.x + r * block.stride;
         T* const to = out + r * block.columns;
-        vectors(d, block.columns, [&](int64_t at, auto mask, auto whole) {
+        vectors(d, 0, block.columns, [&](int64_t at, auto mask, auto whole) {
             const auto distance = hn::Sub(load(d, mask, whole, x + at), load(d, mask, whole, mean + at));
             store<streamed>(d, hn::MulAdd(distance, load(d, mask, whole, scale + at), load(d, mask, whole, shift + at)), mask, whole, to + at);
         });

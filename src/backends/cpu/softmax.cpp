@@ -13,6 +13,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/loop.h"
 #include "backends/cpu/math-inl.h"
+#include "backends/cpu/vectors-inl.h"
 
 #ifndef CLIKART_CPU_SOFTMAX_ONCE
 #define CLIKART_CPU_SOFTMAX_ONCE
@@ -60,30 +61,23 @@ void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
     auto* out = static_cast<T*>(out_bytes);
     constexpr T lowest = -std::numeric_limits<T>::infinity();
 
-    // Calls f(at, mask, whole) for each vector of [from, to); the mask is full but for the last one of a row.
-    const auto full = hn::FirstN(d, static_cast<size_t>(step));
-    const auto vectors = [&](int64_t from, int64_t to, auto&& f) {
-        for (; from + step <= to; from += step) f(from, full, std::true_type());
-        if (from < to) f(from, hn::FirstN(d, static_cast<size_t>(to - from)), std::false_type());
-    };
     const V nothing = hn::Set(d, lowest);
-    const auto load = [&](int64_t at, auto mask, auto whole) {
-        const auto signed_ = [](V x) { return Kind == SoftmaxKind::OfNegative ? hn::Neg(x) : x; };
-        if constexpr (whole) return signed_(hn::LoadU(d, in + at));
-        return hn::IfThenElse(mask, signed_(hn::MaskedLoad(mask, d, in + at)), nothing);
-    };
-    const auto store = [&](V x, int64_t at, auto mask, auto whole) {
-        if constexpr (whole) {
-            hn::StoreU(x, d, out + at);
-        } else {
-            hn::BlendedStore(x, mask, d, out + at);
-        }
+    const auto full = hn::FirstN(d, static_cast<size_t>(step));
+    const auto input = [&](int64_t at, auto mask, auto whole) {
+        const V x = load(d, mask, whole, in + at), taken = Kind == SoftmaxKind::OfNegative ? hn::Neg(x) : x;
+        return whole ? taken : hn::IfThenElse(mask, taken, nothing);
     };
 
-    V largest = nothing;  // a NaN may be lost here, but comes back through exp below
-    vectors(0, n, [&](int64_t at, auto mask, auto whole) { largest = hn::Max(largest, load(at, mask, whole)); });
+    // A NaN may be lost here, but comes back through exp below.
+    constexpr int kAbreast = 4;  // so that one maximum need not wait for the one before
+    V largest[kAbreast] = {nothing, nothing, nothing, nothing};
+    int64_t abreast = 0;
+    for (; abreast + kAbreast * step <= n; abreast += kAbreast * step) {
+        for (int k = 0; k < kAbreast; ++k) largest[k] = hn::Max(largest[k], input(abreast + k * step, full, std::true_type()));
+    }
+    vectors(d, abreast, n, [&](int64_t at, auto mask, auto whole) { largest[0] = hn::Max(largest[0], input(at, mask, whole)); });
     HWY_ALIGN T lanes[kSumLanes] = {};
-    hn::Store(largest, d, lanes);
+    hn::Store(hn::Max(hn::Max(largest[0], largest[1]), hn::Max(largest[2], largest[3])), d, lanes);
     T top = lowest;
     for (int64_t l = 0; l < step; ++l) top = lanes[l] > top ? lanes[l] : top;
 
@@ -93,10 +87,10 @@ void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
     for (int64_t block = 0; block < n; block += kSumBlock) {
         V sums[kSumLanes / step];
         for (V& s : sums) s = hn::Zero(d);
-        vectors(block, std::min(n, block + kSumBlock), [&](int64_t at, auto mask, auto whole) {
-            const V e = exp(d, hn::Sub(load(at, mask, whole), shift));
+        vectors(d, block, std::min(n, block + kSumBlock), [&](int64_t at, auto mask, auto whole) {
+            const V e = exp(d, hn::Sub(input(at, mask, whole), shift));
             V& s = sums[at % kSumLanes / step];
-            if constexpr (Kind != SoftmaxKind::Log) store(e, at, mask, whole);
+            if constexpr (Kind != SoftmaxKind::Log) store(d, e, mask, whole, out + at);
             if constexpr (whole) {
                 s = hn::Add(s, e);
             } else {
@@ -111,13 +105,11 @@ void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
     }
     if constexpr (Kind == SoftmaxKind::Log) {
         const V log_of_sum = hn::Set(d, static_cast<T>(std::log(sum)));
-        vectors(0, n, [&](int64_t at, auto mask, auto whole) { store(hn::Sub(hn::Sub(load(at, mask, whole), shift), log_of_sum), at, mask, whole); });
+        vectors(d, 0, n,
+                [&](int64_t at, auto mask, auto whole) { store(d, hn::Sub(hn::Sub(input(at, mask, whole), shift), log_of_sum), mask, whole, out + at); });
     } else {
-        const V total = hn::Set(d, static_cast<T>(sum));
-        vectors(0, n, [&](int64_t at, auto mask, auto whole) {
-            const V e = whole ? hn::LoadU(d, out + at) : hn::MaskedLoad(mask, d, out + at);
-            store(hn::Div(e, total), at, mask, whole);
-        });
+        const V part = hn::Set(d, static_cast<T>(1 / sum));  // the sum is at least 1; dividing each takes longer than its exp
+        vectors(d, 0, n, [&](int64_t at, auto mask, auto whole) { store(d, hn::Mul(load(d, mask, whole, out + at), part), mask, whole, out + at); });
     }
 }
 
@@ -125,47 +117,31 @@ template <class T, SoftmaxKind Kind>
 void softmax_columns(const SoftmaxColumns& call) {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
-    const auto step = static_cast<int64_t>(hn::Lanes(d));
     const int64_t columns = call.columns, n = call.n;
     auto* totals = static_cast<double*>(call.work);
     auto* largest = reinterpret_cast<T*>(totals + columns);
     T* lanes = largest + columns;
-    const auto full = hn::FirstN(d, static_cast<size_t>(step));
-    const auto each = [&](auto&& f) {
-        int64_t c = 0;
-        for (; c + step <= columns; c += step) f(c, full, std::true_type());
-        if (c < columns) f(c, hn::FirstN(d, static_cast<size_t>(columns - c)), std::false_type());
-    };
-    const auto load = [&](const T* from, auto mask, auto whole) {
-        if constexpr (whole) return hn::LoadU(d, from);
-        return hn::MaskedLoad(mask, d, from);
-    };
-    const auto store = [&](V x, T* to, auto mask, auto whole) {
-        if constexpr (whole) {
-            hn::StoreU(x, d, to);
-        } else {
-            hn::BlendedStore(x, mask, d, to);
-        }
-    };
     const auto input = [&](int64_t i, int64_t c, auto mask, auto whole) {
-        const V x = load(static_cast<const T*>(call.in) + i * call.in_pitch + c, mask, whole);
+        const V x = load(d, mask, whole, static_cast<const T*>(call.in) + i * call.in_pitch + c);
         return Kind == SoftmaxKind::OfNegative ? hn::Neg(x) : x;
     };
     const auto output = [&](int64_t i, int64_t c) { return static_cast<T*>(call.out) + i * call.out_pitch + c; };
 
     std::fill(largest, largest + columns, -std::numeric_limits<T>::infinity());
     for (int64_t i = 0; i < n; ++i) {
-        each([&](int64_t c, auto mask, auto whole) { store(hn::Max(load(largest + c, mask, whole), input(i, c, mask, whole)), largest + c, mask, whole); });
+        vectors(d, 0, columns, [&](int64_t c, auto mask, auto whole) {
+            store(d, hn::Max(load(d, mask, whole, largest + c), input(i, c, mask, whole)), mask, whole, largest + c);
+        });
     }
     std::fill(totals, totals + columns, 0.0);
     for (int64_t block = 0; block < n; block += kSumBlock) {
         std::fill(lanes, lanes + kSumLanes * columns, T(0));
         for (int64_t i = block; i < std::min(n, block + kSumBlock); ++i) {
             T* lane = lanes + i % kSumLanes * columns;
-            each([&](int64_t c, auto mask, auto whole) {
-                const V e = exp(d, hn::Sub(input(i, c, mask, whole), load(largest + c, mask, whole)));
-                if constexpr (Kind != SoftmaxKind::Log) store(e, output(i, c), mask, whole);
-                store(hn::Add(load(lane + c, mask, whole), e), lane + c, mask, whole);
+            vectors(d, 0, columns, [&](int64_t c, auto mask, auto whole) {
+                const V e = exp(d, hn::Sub(input(i, c, mask, whole), load(d, mask, whole, largest + c)));
+                if constexpr (Kind != SoftmaxKind::Log) store(d, e, mask, whole, output(i, c));
+                store(d, hn::Add(load(d, mask, whole, lane + c), e), mask, whole, lane + c);
             });
         }
         for (int64_t half = kSumLanes / 2; half >= 1; half /= 2) {
@@ -173,16 +149,16 @@ void softmax_columns(const SoftmaxColumns& call) {
         }
         for (int64_t c = 0; c < columns; ++c) totals[c] += static_cast<double>(lanes[c]);
     }
-    T* total = lanes;  // or its logarithm
-    for (int64_t c = 0; c < columns; ++c) total[c] = static_cast<T>(Kind == SoftmaxKind::Log ? std::log(totals[c]) : totals[c]);
+    T* part = lanes;  // or the logarithm of the total
+    for (int64_t c = 0; c < columns; ++c) part[c] = static_cast<T>(Kind == SoftmaxKind::Log ? std::log(totals[c]) : 1 / totals[c]);
     for (int64_t i = 0; i < n; ++i) {
-        each([&](int64_t c, auto mask, auto whole) {
+        vectors(d, 0, columns, [&](int64_t c, auto mask, auto whole) {
             T* to = output(i, c);
-            const V by = load(total + c, mask, whole);
+            const V by = load(d, mask, whole, part + c);
             if constexpr (Kind == SoftmaxKind::Log) {
-                store(hn::Sub(hn::Sub(input(i, c, mask, whole), load(largest + c, mask, whole)), by), to, mask, whole);
+                store(d, hn::Sub(hn::Sub(input(i, c, mask, whole), load(d, mask, whole, largest + c)), by), mask, whole, to);
             } else {
-                store(hn::Div(load(to, mask, whole), by), to, mask, whole);
+                store(d, hn::Mul(load(d, mask, whole, to), by), mask, whole, to);
             }
         });
     }
