@@ -84,13 +84,13 @@ def build_report() -> str:
 
 
 def num_threads() -> int:
-    """How many threads compute at most."""
+    """How many threads compute an operator at most; threads that wait for other results may compute those besides."""
     count: int = _lib.clikart_num_threads()
     return count
 
 
 def set_num_threads(threads: int) -> None:
-    """Sets how many threads compute at most.  Results have the same bits for any number.
+    """Sets how many threads compute an operator at most (see :func:`num_threads`).  Results have the same bits for any number.
 
     Raises:
         ValueError: less than one, or more than 1024.

@@ -12,8 +12,8 @@ namespace clikart {
 /// What is left of a timeout.
 class Deadline {
 public:
-    explicit Deadline(int64_t timeout_ns) noexcept : forever_(timeout_ns < 0 || timeout_ns >= kForever), end_(Clock::now()) {
-        if (!forever_) end_ += std::chrono::nanoseconds(timeout_ns);
+    explicit Deadline(int64_t timeout_ns) noexcept : forever_(timeout_ns < 0 || timeout_ns >= kForever) {
+        if (!forever_) end_ = Clock::now() + std::chrono::nanoseconds(timeout_ns);
     }
     bool over() const noexcept { return !forever_ && Clock::now() >= end_; }
     /// Negative when there is no end.

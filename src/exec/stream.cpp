@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "core/memory.h"
+#include "exec/float_mode.h"
 #include "exec/lane.h"
 #include "exec/parking.h"
 #include "exec/schedule.h"
@@ -220,7 +221,7 @@ bool Stream::head_is_ready() noexcept {
     return true;
 }
 
-void Stream::schedule() noexcept {
+void Stream::schedule(bool at_front) noexcept {
     if (running_ || waiting_ || !first_) return;
     if (Schedule::instance().forking) {
         if (!held_by_fork_) retain();  // until resume_all
@@ -230,7 +231,12 @@ void Stream::schedule() noexcept {
     if (!head_is_ready()) return;
     running_ = true;
     retain();  // held by the pool until run() gives it back
-    ThreadPool::instance().enqueue(*this);
+    ThreadPool::instance().enqueue(*this, at_front);
+}
+
+bool Stream::next_fits(const Deadline& deadline) noexcept {
+    std::lock_guard lock(submission());
+    return first_ && fits(*first_, deadline);
 }
 
 void Stream::mark_busy() noexcept {
@@ -279,7 +285,7 @@ void Stream::run_until(uint64_t last, const Deadline& deadline) noexcept {
             bytes_in_flight_ -= std::exchange(bytes, 0);
             if (!first_ || all.forking || completed() >= last || !fits(*first_, deadline) || !head_is_ready()) {
                 running_ = false;
-                schedule();
+                schedule(true);  // a waiter gives it back where it took it
                 mark_idle();
             } else {
                 work.reset(first_);
@@ -324,6 +330,7 @@ Ref<Error> Stream::execute(Work& work, bool on_caller) noexcept {
     for (int tries = 0; again; ++tries) {
         again = false;
         try {
+            const DefaultFloatMode mode;
             for (const auto& output : work.outputs) {
                 if (output->storage().bytes() >= 0) output->storage().materialize();
             }

@@ -117,7 +117,8 @@ private:
     void run() noexcept override;
     void run_until(uint64_t last, const Deadline& deadline) noexcept;
     bool head_is_ready() noexcept;
-    void schedule() noexcept;
+    void schedule(bool at_front = false) noexcept;
+    bool next_fits(const Deadline& deadline) noexcept;
     void mark_busy() noexcept;
     void mark_idle() noexcept;
     static void resume_all() noexcept;

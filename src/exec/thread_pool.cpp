@@ -6,9 +6,12 @@
 #include <exception>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
+#include "exec/float_mode.h"
 #include "exec/parking.h"
+#include "exec/signals.h"
 #include "exec/spin.h"
 #include "exec/usable_threads.h"
 
@@ -33,7 +36,7 @@ struct ThreadPool::Loop {
     Crew* crew;
     // Guarded by the pool's mutex.
     int helpers_wanted;
-    int kept = 0;     // of those wanted: the room for waiters
+    int kept = 0;     // of those wanted: the room for waiters, which workers leave alone
     int helpers = 0;  // threads inside run(), but for the caller
     std::atomic<int64_t> taken{0};
     // The caller takes pieces from the front and its helpers from the back: so each core mostly sees neighbouring pieces, and the
@@ -42,9 +45,10 @@ struct ThreadPool::Loop {
     std::atomic<bool> failed{false};
     std::exception_ptr error{};  // written by the one thread that set `failed` first
 
-    void run(bool helping) noexcept {
-        inside_loop = true;
-        while (taken.fetch_add(1, std::memory_order_relaxed) < pieces) {
+    /// Takes pieces until there are none, or until the deadline is over.
+    void run(bool helping, const Deadline& deadline) noexcept {
+        const bool before = std::exchange(inside_loop, true);
+        while (!deadline.over() && taken.fetch_add(1, std::memory_order_relaxed) < pieces) {
             const int64_t piece = helping ? pieces - 1 - back.fetch_add(1, std::memory_order_relaxed) : front.fetch_add(1, std::memory_order_relaxed);
             try {
                 body(context, piece);
@@ -53,8 +57,9 @@ struct ThreadPool::Loop {
                 taken.store(pieces, std::memory_order_relaxed);
             }
         }
-        inside_loop = false;
+        inside_loop = before;
     }
+    bool has_pieces() const noexcept { return taken.load(std::memory_order_relaxed) < pieces; }
 };
 
 ThreadPool& ThreadPool::instance() noexcept {
@@ -68,6 +73,7 @@ void ThreadPool::start_workers() {
     std::lock_guard lock(mutex_);
     for (int started = started_.load(std::memory_order_relaxed); started < threads(); ++started) {
         try {
+            const SignalsHeld held;  // which the thread inherits
             std::thread thread([this, started] { worker(started); });
             pthread_setname_np(thread.native_handle(), "clikart");
             thread.detach();  // nothing joins them: shutdown drains the streams instead
@@ -116,11 +122,17 @@ void ThreadPool::after_fork_child() noexcept {
     pool.mutex_.unlock();
 }
 
-void ThreadPool::enqueue(Runnable& work) noexcept {
+void ThreadPool::enqueue(Runnable& work, bool at_front) noexcept {
     std::lock_guard lock(mutex_);
-    work.next_ = nullptr;
-    (last_ ? last_->next_ : first_) = &work;
-    last_ = &work;
+    if (at_front) {
+        work.next_ = first_;
+        first_ = &work;
+        if (!last_) last_ = &work;
+    } else {
+        work.next_ = nullptr;
+        (last_ ? last_->next_ : first_) = &work;
+        last_ = &work;
+    }
     pending_.fetch_add(1, std::memory_order_relaxed);
     if (parked_ > 0) wake_.notify_one();
 }
@@ -141,7 +153,7 @@ bool ThreadPool::take(Runnable& work) noexcept {
 
 ThreadPool::Loop* ThreadPool::joinable_loop() noexcept {
     for (Loop* loop : loops_) {
-        if (loop->helpers_wanted > loop->kept && loop->taken.load(std::memory_order_relaxed) < loop->pieces) return loop;
+        if (loop->helpers_wanted > loop->kept && loop->has_pieces()) return loop;
     }
     return nullptr;
 }
@@ -161,11 +173,11 @@ void ThreadPool::parallel_for(int64_t pieces, LoopBody body, void* context) {
         std::lock_guard lock(mutex_);
         loops_.push_back(&loop);
         pending_.fetch_add(1, std::memory_order_relaxed);
-        loop.kept = std::min(waiters_of(loop.crew), loop.helpers_wanted);
+        loop.kept = std::min(room_for(loop.crew), loop.helpers_wanted);
         if (loop.crew) loop.crew->wanted_.store(true, std::memory_order_relaxed);
         for (int i = 0; i < std::min(parked_, loop.helpers_wanted - loop.kept); ++i) wake_.notify_one();
     }
-    loop.run(false);
+    loop.run(false, Deadline(-1));
     std::unique_lock lock(mutex_);
     std::erase(loops_, &loop);
     if (loop.crew) loop.crew->wanted_.store(false, std::memory_order_relaxed);
@@ -183,13 +195,14 @@ void ThreadPool::parallel_for(int64_t pieces, LoopBody body, void* context) {
     if (loop.error) std::rethrow_exception(loop.error);
 }
 
-int ThreadPool::waiters_of(const Crew* crew) const noexcept {
-    int count = 0;
-    for (const Waiter* waiter = waiters_; waiter; waiter = waiter->next_) count += &waiter->crew_ == crew;
-    return count;
+int ThreadPool::room_for(const Crew* crew) const noexcept {
+    int room = 0;
+    for (const Waiter* waiter = waiters_; waiter; waiter = waiter->next_) room += &waiter->crew_ == crew && waiter->has_room_;
+    return room;
 }
 
-ThreadPool::Waiter::Waiter(Crew& crew) noexcept : crew_(crew) {
+ThreadPool::Waiter::Waiter(Crew& crew, const Timeline& timeline, uint64_t value, const Deadline& deadline) noexcept
+    : crew_(crew), timeline_(timeline), value_(value), deadline_(deadline) {
     ThreadPool& pool = instance();
     std::lock_guard lock(pool.mutex_);
     next_ = pool.waiters_;
@@ -202,40 +215,67 @@ ThreadPool::Waiter::~Waiter() {
     Waiter** link = &pool.waiters_;
     while (*link != this) link = &(*link)->next_;
     *link = next_;
-    for (Loop* loop : pool.loops_) {  // the room that was kept is for workers again
+    release_room();
+}
+
+/// Under the pool's mutex: what was kept for it is for workers again.
+void ThreadPool::Waiter::release_room() noexcept {
+    if (!std::exchange(has_room_, false)) return;
+    ThreadPool& pool = instance();
+    for (Loop* loop : pool.loops_) {
         if (loop->crew != &crew_ || loop->kept == 0) continue;
         --loop->kept;
         if (pool.parked_ > 0) pool.wake_.notify_one();
     }
 }
 
+void ThreadPool::Waiter::give_up_room() noexcept {
+    std::lock_guard lock(instance().mutex_);
+    release_room();
+}
+
 bool ThreadPool::Waiter::take_part() noexcept {
     if (!crew_.wanted_.load(std::memory_order_relaxed)) return false;
     ThreadPool& pool = instance();
     std::unique_lock lock(pool.mutex_);
-    for (Loop* loop : pool.loops_) {
-        if (loop->crew != &crew_ || loop->helpers_wanted == 0 || loop->taken.load(std::memory_order_relaxed) >= loop->pieces) continue;
-        if (--loop->helpers_wanted == 0) crew_.wanted_.store(false, std::memory_order_relaxed);
-        if (loop->kept > 0) --loop->kept;
-        ++loop->helpers;
-        lock.unlock();
-        loop->run(true);
-        lock.lock();
-        --loop->helpers;  // the loop is gone once its owner sees this
-        return true;
+    // Looked at here, because the next loop of the crew may be of what comes behind the point: it is announced under the mutex
+    // after the point was reached.
+    if (timeline_.completed() >= value_) return false;
+    const auto found = std::find_if(pool.loops_.begin(), pool.loops_.end(),
+                                    [this](const Loop* loop) { return loop->crew == &crew_ && loop->helpers_wanted > 0 && loop->has_pieces(); });
+    if (found == pool.loops_.end()) {
+        crew_.wanted_.store(false, std::memory_order_relaxed);
+        return false;
     }
-    return false;
+    Loop& loop = **found;
+    --loop.helpers_wanted;
+    if (loop.kept > 0) --loop.kept;
+    ++loop.helpers;
+    lock.unlock();
+    {
+        const DefaultFloatMode mode;
+        loop.run(true, deadline_);
+    }
+    lock.lock();
+    if (loop.has_pieces()) {  // the deadline is over: somebody else may take its place
+        ++loop.helpers_wanted;
+        crew_.wanted_.store(true, std::memory_order_relaxed);
+        if (pool.parked_ > 0) pool.wake_.notify_one();
+    }
+    --loop.helpers;  // the loop is gone once its owner sees this
+    has_room_ = true;
+    return true;
 }
 
-ThreadPool::Serving::Serving(Crew& crew) noexcept {
-    crew_of_thread = &crew;
-}
+ThreadPool::Serving::Serving(Crew& crew) noexcept : before_(std::exchange(crew_of_thread, &crew)) {}
 
 ThreadPool::Serving::~Serving() {
-    crew_of_thread = nullptr;
+    crew_of_thread = before_;
 }
 
 void ThreadPool::worker(int index) noexcept {
+    signals_stay_held();
+    const DefaultFloatMode mode;  // a new thread has its creator's
     std::unique_lock lock(mutex_);
     for (;;) {
         if (index >= threads()) {
@@ -244,7 +284,7 @@ void ThreadPool::worker(int index) noexcept {
             --loop->helpers_wanted;
             ++loop->helpers;
             lock.unlock();
-            loop->run(true);
+            loop->run(true, Deadline(-1));
             lock.lock();
             --loop->helpers;  // the loop is gone once its owner sees this
         } else if (Runnable* work = first_) {

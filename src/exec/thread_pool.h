@@ -9,6 +9,9 @@
 #include <mutex>
 #include <vector>
 
+#include "base/deadline.h"
+#include "core/timeline.h"
+
 namespace clikart {
 
 /// Something a worker runs once.
@@ -38,7 +41,8 @@ public:
     /// The process's pool; never destroyed.
     static ThreadPool& instance() noexcept;
 
-    /// How many threads compute at most, the caller of a loop included.  At first what CPU affinity and the control group's
+    /// How many threads compute a loop at most, its caller included, and how many workers there are; threads that wait may compute
+    /// besides them.  At first what CPU affinity and the control group's
     /// quota allow, or CLIKA_NUM_THREADS.
     int threads() const noexcept { return threads_.load(std::memory_order_relaxed); }
     /// From 1 to kMaxThreads; throws ValueError otherwise.  Takes effect at once, for what runs already with its next piece.
@@ -52,8 +56,9 @@ public:
     /// True in the child of a fork that has computed nothing yet.
     static bool orphaned() noexcept;
 
-    /// Queues `work`, which must stay valid until it ran and is not queued already.  A worker calls run().
-    void enqueue(Runnable& work) noexcept;
+    /// Queues `work`, which must stay valid until it ran and is not queued already.  A worker calls run().  At the front goes what
+    /// somebody took and gives back.
+    void enqueue(Runnable& work, bool at_front = false) noexcept;
 
     /// Takes `work` back from the queue, to be run by the caller; false when a worker has it, or it was never queued.
     bool take(Runnable& work) noexcept;
@@ -69,20 +74,29 @@ public:
         parallel_for(pieces, [](void* context, int64_t piece) { (*static_cast<Body*>(context))(piece); }, const_cast<void*>(static_cast<const void*>(&f)));
     }
 
-    /// A thread that waits, as one of a crew, for as long as this lives.  Meanwhile loops keep room for it, for which no worker is
-    /// woken; so it has to look at take_part() all the time.
+    /// A thread that waits, as one of a crew, for a point of a timeline: for as long as this lives.  Loops keep room for it, which no
+    /// worker takes, as long as it looks at take_part() all the time.
     class Waiter {
     public:
-        explicit Waiter(Crew& crew) noexcept;
+        Waiter(Crew& crew, const Timeline& timeline, uint64_t value, const Deadline& deadline) noexcept;
         ~Waiter();
         Waiter(const Waiter&) = delete;
         Waiter& operator=(const Waiter&) = delete;
-        /// Takes pieces of a loop of the crew's until there are none; false when no loop has room.
+        /// Takes pieces of a loop of the crew's, until there are none or the deadline is over; false when no loop has room, or the
+        /// point was reached.
         bool take_part() noexcept;
+        /// To be called before it looks less often.
+        void give_up_room() noexcept;
 
     private:
         friend class ThreadPool;
+        void release_room() noexcept;
         Crew& crew_;
+        const Timeline& timeline_;
+        const uint64_t value_;
+        const Deadline& deadline_;
+        // Guarded by the pool's mutex.
+        bool has_room_ = true;
         Waiter* next_;
     };
 
@@ -93,6 +107,9 @@ public:
         ~Serving();
         Serving(const Serving&) = delete;
         Serving& operator=(const Serving&) = delete;
+
+    private:
+        Crew* const before_;
     };
 
     // For fork: the pool stands still between the first and one of the others.  In the child it is empty.
@@ -107,7 +124,7 @@ private:
     void worker(int index) noexcept;
     bool has_work() const noexcept { return pending_.load(std::memory_order_relaxed) > 0; }
     Loop* joinable_loop() noexcept;
-    int waiters_of(const Crew* crew) const noexcept;
+    int room_for(const Crew* crew) const noexcept;
 
     std::atomic<int> threads_;
     std::atomic<int> started_{0};      // written under the mutex

@@ -16,7 +16,7 @@ namespace {
 // A parked thread takes some 25 us to wake.  Waiting that long awake is worth it; then it parks.
 constexpr int kWaitSpins = 300;
 constexpr int kWaitYields = 100;
-// Who waits for less takes no part in loops: one piece can take a millisecond.
+// Who has less time takes no part in loops: a piece can take a millisecond, of the largest products some.
 constexpr int64_t kTakePartNanoseconds = 10'000'000;
 
 }  // namespace
@@ -29,21 +29,24 @@ bool Stream::wait_for(uint64_t value, int64_t timeout_ns) {
     const Deadline deadline(timeout_ns);
     // The waiter computes, where no worker took the stream yet: that saves the worker's wake-up.  Only this stream, only as far
     // as is waited for, and nothing that would outlast the timeout (I5).
-    if (ThreadPool::instance().take(*this)) {
+    if (next_fits(deadline) && ThreadPool::instance().take(*this)) {
         run_until(value, deadline);
         if (over()) return true;
     }
     {
         std::optional<ThreadPool::Waiter> waiter;
-        if (timeout_ns < 0 || timeout_ns >= kTakePartNanoseconds) waiter.emplace(crew_);
+        const int64_t left = deadline.left();
+        if (left < 0 || left >= kTakePartNanoseconds) waiter.emplace(crew_, *this, value, deadline);
         for (int spins = 0; spins < kWaitSpins + kWaitYields; ++spins) {
             if (over()) return true;
             if (waiter && waiter->take_part()) {
+                if (deadline.over()) return over();
                 spins = 0;
             } else if (spins < kWaitSpins) {
                 cpu_relax();
             } else {
                 if (deadline.over()) return false;
+                if (waiter && spins == kWaitSpins) waiter->give_up_room();
                 std::this_thread::yield();  // there are as many workers as cores: let them have this one
             }
         }

@@ -85,9 +85,8 @@ KernelFn find_kernel(const OpInfo& info, DType dtype) {
 /// What one core needs, in nanoseconds.
 double estimate(const OpInfo& info, std::span<Tensor* const> inputs, const Dims& shape) {
     double elements = static_cast<double>(numel(shape));
+    constexpr double kMatrices = 50, kConvolutions = 100;  // operations in a nanosecond, of small ones
     if (info.kind == NodeKind::Product) {
-        // What small ones reach.
-        constexpr double kMatrices = 50, kConvolutions = 100;  // operations in a nanosecond
         const auto weights_of_one = [&] { return static_cast<double>(inputs[1]->numel()) / static_cast<double>(std::max<int64_t>(1, inputs[1]->shape()[0])); };
         if (info.shape == &shape_convolution) return 1000 + 2 * elements * weights_of_one() / kConvolutions;
         if (info.shape == &shape_transposed_convolution) {  // each element of x is multiplied
@@ -96,6 +95,10 @@ double estimate(const OpInfo& info, std::span<Tensor* const> inputs, const Dims&
         // What is added to a product comes before its two operands, or after them.
         const Dims& a = inputs[info.code == OpCode::Addmm || info.code == OpCode::Baddbmm ? 1 : 0]->shape();
         return 1000 + 2 * elements * static_cast<double>(a[a.rank() - 1]) / kMatrices;
+    }
+    if (info.code == OpCode::ScaledDotProductAttention) {
+        const Dims& keys = inputs[1]->shape();
+        return 1000 + elements * (static_cast<double>(info.cost) + 4 * static_cast<double>(keys[keys.rank() - 2]) / kMatrices);
     }
     // Of a large tensor some elements may be taken, or all looked at for a few.
     const bool looks_at_all = info.kind == NodeKind::Reduce || (info.kind == NodeKind::Index && (info.data_dependent || info.n_outputs > 1));

@@ -1,12 +1,17 @@
 // The memory and ordering model, below the public API: each test carries the number it has in docs/execution.md.
 // Gates, not sleeps: work that waits until the test lets it go on.
 #include <gtest/gtest.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include <atomic>
+#include <bit>
 #include <condition_variable>
 #include <functional>
 #include <latch>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/log.h"
@@ -90,6 +95,16 @@ bool submit(const Ref<Stream>& stream, const Operands& operands, std::function<v
 }
 
 const std::function<void()> nothing = [] {};
+
+/// Two workers, for as long as it lives.
+class TwoThreads {
+public:
+    TwoThreads() { ThreadPool::instance().set_threads(2); }
+    ~TwoThreads() { ThreadPool::instance().set_threads(before_); }
+
+private:
+    const int before_ = ThreadPool::instance().threads();
+};
 
 bool raises(const Tensor& tensor) {
     try {
@@ -214,6 +229,7 @@ TEST(Ordering, I5_AWaiterHelpsOnlyWithWhatItsTargetNeeds) {
     EXPECT_EQ(ran, std::vector<std::thread::id>(2, std::this_thread::get_id()));
     EXPECT_FALSE(later || unrelated);
     gate.open();
+    for (const auto& s : taken) s->synchronize();
     stream->synchronize();
     other->synchronize();
     EXPECT_TRUE(later && unrelated);
@@ -227,12 +243,10 @@ TEST(Ordering, I5_WaitsWithATimeoutRunWhatFitsAndLoopsTakeOnlyTheirOwn) {
     const auto me = std::this_thread::get_id();
     const auto note = [&] { on_waiter = std::this_thread::get_id() == me; };
     submit(stream, {{}, {new_tensor()}}, [&] { gate.pass(); });
-    submit(stream, {{}, {new_tensor()}}, note);  // takes longer than the waits
+    submit(stream, {{}, {new_tensor()}}, nothing);
     EXPECT_FALSE(stream->synchronize(kMillisecond));
     gate.open();
-    while (!stream->synchronize(kMillisecond)) {
-    }
-    EXPECT_FALSE(on_waiter);
+    stream->synchronize();
     // With all workers taken, what fits is run by the waiter, and not what comes behind it and does not.
     ThreadPool& pool = ThreadPool::instance();
     Gate all;
@@ -245,10 +259,10 @@ TEST(Ordering, I5_WaitsWithATimeoutRunWhatFitsAndLoopsTakeOnlyTheirOwn) {
     std::atomic<bool> long_ran{false};
     submit(stream, {{}, {new_tensor()}}, note, 20'000);
     submit(stream, {{}, {new_tensor()}}, [&] { long_ran = true; }, 1e12);
-    EXPECT_FALSE(stream->synchronize(50 * kMillisecond));
-    EXPECT_TRUE(on_waiter);
+    while (!on_waiter) EXPECT_FALSE(stream->synchronize(50 * kMillisecond));
     EXPECT_FALSE(long_ran);
     all.open();
+    for (const auto& s : taken) s->synchronize();
     stream->synchronize();
     EXPECT_TRUE(long_ran);
     // A worker that waits for helpers of its loop takes no other stream's work meanwhile: the loops of saturated workers,
@@ -265,9 +279,8 @@ TEST(Ordering, I5_WaitsWithATimeoutRunWhatFitsAndLoopsTakeOnlyTheirOwn) {
 }
 
 TEST(Ordering, I5_AWaiterTakesPartInTheLoopsOfWhatItWaitsFor) {
+    const TwoThreads two;
     ThreadPool& pool = ThreadPool::instance();
-    const int before = pool.threads();
-    pool.set_threads(2);
     // One worker is taken, the other runs a loop of two pieces, the first of which waits for the second.
     Gate taken;
     const auto elsewhere = new_stream(), stream = new_stream();
@@ -283,14 +296,123 @@ TEST(Ordering, I5_AWaiterTakesPartInTheLoopsOfWhatItWaitsFor) {
         });
     });
     first.wait_until_reached();
-    EXPECT_FALSE(elsewhere->synchronize(20'000'000));  // which is not the loop's crew, nor is this
-    EXPECT_FALSE(stream->synchronize(1'000'000));      // a piece may take longer
+    EXPECT_FALSE(elsewhere->synchronize(20'000'000));  // which is not the loop's crew
+    EXPECT_FALSE(stream->synchronize(1'000'000));      // too short for a piece
     stream->synchronize();
     EXPECT_EQ(helper, std::this_thread::get_id());
     taken.open();
     elsewhere->synchronize();
-    pool.set_threads(before);
 }
+
+TEST(Ordering, I5_RoomIsKeptForAWaiterAndGivenBack) {
+    const TwoThreads two;
+    ThreadPool& pool = ThreadPool::instance();
+    Crew crew;
+    const auto stream = new_stream();
+    const Deadline forever(-1);
+    const auto me = std::this_thread::get_id();
+    // A loop of two pieces that meet, by a thread that serves the crew; who takes the second?
+    const auto loop = [&](Gate& first, std::thread::id& helper) {
+        return std::thread([&] {
+            const ThreadPool::Serving serving(crew);
+            pool.parallel_for(2, [&](int64_t piece) {
+                if (piece == 0) return first.pass();
+                helper = std::this_thread::get_id();
+                first.open();
+            });
+        });
+    };
+    std::thread::id helper;
+    {
+        Gate first;
+        ThreadPool::Waiter waiter(crew, *stream, 1, forever);
+        std::thread owner = loop(first, helper);
+        first.wait_until_reached();
+        while (!waiter.take_part()) {
+        }
+        owner.join();
+        EXPECT_EQ(helper, me);
+    }
+    for (const bool leaves : {true, false}) {  // a worker, once the room is given up, or the waiter is gone
+        Gate first;
+        std::optional<ThreadPool::Waiter> waiter(std::in_place, crew, *stream, 1, forever);
+        std::thread owner = loop(first, helper);
+        first.wait_until_reached();
+        leaves ? waiter.reset() : waiter->give_up_room();
+        owner.join();
+        EXPECT_NE(helper, me);
+    }
+    {  // what it waited for is over: the loop is none of its business
+        Gate first;
+        ThreadPool::Waiter waiter(crew, *stream, 0, forever);
+        std::thread owner = loop(first, helper);
+        first.wait_until_reached();
+        EXPECT_FALSE(waiter.take_part());
+        waiter.give_up_room();
+        owner.join();
+    }
+    {  // its time is over after the first piece
+        std::atomic<int> mine{0};
+        const Deadline over(0);
+        Gate first;
+        std::optional<ThreadPool::Waiter> waiter(std::in_place, crew, *stream, 1, over);
+        std::thread owner([&] {
+            const ThreadPool::Serving serving(crew);
+            pool.parallel_for(8, [&](int64_t piece) {
+                if (piece == 0) first.pass();
+                mine += std::this_thread::get_id() == me;
+            });
+        });
+        first.wait_until_reached();
+        EXPECT_TRUE(waiter->take_part());
+        EXPECT_EQ(mine, 0);
+        waiter.reset();
+        first.open();
+        owner.join();
+    }
+}
+
+TEST(Ordering, I5_AWaitPutsNothingBehindOthers) {
+    // A wait that is too short for what comes next leaves its stream where it stands in the queue.
+    const TwoThreads two;
+    Gate gate, other;
+    const auto first = new_stream(), second = new_stream(), stream = new_stream(), last = new_stream();
+    submit(first, {{}, {new_tensor()}}, [&] { gate.pass(); });
+    submit(second, {{}, {new_tensor()}}, [&] { other.pass(); });
+    gate.wait_until_reached();
+    other.wait_until_reached();
+    std::vector<int> order;
+    std::latch both(2);
+    const auto note = [&](int number) {
+        order.push_back(number);
+        both.count_down();
+    };
+    submit(stream, {{}, {new_tensor()}}, [&] { note(1); });
+    submit(last, {{}, {new_tensor()}}, [&] { note(2); });
+    EXPECT_FALSE(stream->synchronize(1'000'000));
+    gate.open();  // of one worker
+    both.wait();
+    other.open();
+    for (const auto& s : {first, second, stream, last}) s->synchronize();
+    EXPECT_EQ(order, (std::vector<int>{1, 2}));
+}
+
+#if defined(__x86_64__)
+TEST(Ordering, I12_TheFloatModeOfAThreadChangesNoBits) {
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);  // denormals are zero, as libraries leave it that are built for fast mathematics
+    const auto stream = new_stream();
+    const volatile float denormal = 1e-40f;
+    for (const bool at_once : {true, false}) {
+        float sum = 0;
+        submit(stream, {{}, {new_tensor()}}, [&] { sum = denormal + denormal; }, at_once ? 1 : kLong, at_once);
+        stream->synchronize();
+        EXPECT_NE(std::bit_cast<uint32_t>(sum), 0u);  // a comparison would have this mode
+    }
+    EXPECT_EQ(_mm_getcsr() & 0x8040, 0x8040u);
+    _mm_setcsr(before);
+}
+#endif
 
 TEST(Ordering, I6_PendingWorkOwnsItsStoragesAndLimitsCountUnfinishedWork) {
     const int64_t before = memory_use().current;

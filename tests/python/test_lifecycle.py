@@ -413,6 +413,34 @@ def test_nothing_is_left_of_many_streams():
     assert now <= threads + crt.num_threads() and after - before < 64 << 10
 
 
+@pytest.mark.parametrize("how", ["wait", "synchronous", "workers"])
+def test_signals_arrive_while_products_are_computed(how):
+    """Some of oneDNN's kernels point the stack pointer into the heap, where a signal's frame would destroy what lies there."""
+    run(f"""
+        import signal, clika_runtime as crt
+        how, seen = {how!r}, 0
+        def handler(*_):
+            global seen
+            seen += 1
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+        a, b = crt.ones([600, 3000]), crt.ones([3000, 600])
+        for i in range(60):
+            if how == "synchronous":
+                with crt.synchronous():
+                    y = a @ b
+            else:
+                if how == "workers":  # are the only ones left to take the signal
+                    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+                y = a @ b
+                y.wait()
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+        assert float(y[0, 0]) == 3000
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert seen > 10, seen
+    """)
+
+
 def test_signals_reach_the_main_thread_while_workers_run():
     """The library's threads take no signals of the program."""
     seen = []

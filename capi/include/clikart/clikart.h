@@ -281,7 +281,7 @@ CLIKART_API void clikart_shutdown(void);
  * operator's failure; returns the previous setting. */
 CLIKART_API bool clikart_set_synchronous(bool synchronous);
 
-/* How many threads compute at most: at first CLIKA_NUM_THREADS, or what CPU affinity and control group allow. */
+/* How many threads compute an operator at most, besides those that wait for others: at first CLIKA_NUM_THREADS, or what CPU affinity and control group allow. */
 CLIKART_API int32_t clikart_num_threads(void);
 CLIKART_API int clikart_set_num_threads(int32_t threads);
 

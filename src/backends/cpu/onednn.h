@@ -9,10 +9,13 @@
 #include <span>
 #include <vector>
 
+#include "exec/signals.h"
+
 namespace clikart::cpu::onednn {
 
-/// oneDNN opens an OpenMP team wherever the calling thread's setting allows one, when it makes a kernel as when it runs
-/// it.  Pieces are our pool's business, and a kernel made under another setting gives other bits.
+/// Around all that oneDNN makes, packs and runs.  No signal meets it, see SignalsHeld; and it stays on the calling thread.  It opens an
+/// OpenMP team wherever the thread's setting allows one, when it makes a kernel as when it runs it.  Pieces are our pool's business, and a kernel made under
+/// another setting gives other bits.
 class OneThread {
 public:
     OneThread() : before_(omp_get_max_threads()) {
@@ -24,6 +27,7 @@ public:
 
 private:
     const int before_;
+    const SignalsHeld held_;
 };
 
 const dnnl::engine& engine();
