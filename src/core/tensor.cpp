@@ -66,6 +66,30 @@ Ref<Tensor> scalar_as(const Tensor& weak, DType dtype) {
     return tensor;
 }
 
+bool scalar_fits(const Tensor& weak, DType dtype) {
+    bool fits = true;
+    const auto within = [&](auto least, auto most) {
+        with_type(weak.dtype(), [&]<class From>() {
+            const auto value = *static_cast<const From*>(weak.data());
+            if constexpr (std::is_same_v<From, bool>) {
+            } else if constexpr (std::is_floating_point_v<From>) {  // the limits as powers of two, which are exact
+                const auto whole = std::trunc(value);
+                fits = whole >= static_cast<From>(least) && whole < 2 * (static_cast<From>(most / 2) + 1);
+            } else {
+                fits = std::cmp_greater_equal(value, least) && std::cmp_less_equal(value, most);
+            }
+        });
+    };
+    if (is_packed(dtype)) {
+        dtype == DType::Int4 ? within(-8, 7) : within(0, 15);
+    } else if (is_integer(dtype)) {
+        with_type(dtype, [&]<class To>() {
+            if constexpr (std::is_integral_v<To> && !std::is_same_v<To, bool>) within(std::numeric_limits<To>::min(), std::numeric_limits<To>::max());
+        });
+    }
+    return fits;
+}
+
 std::string describe(const Tensor& tensor) {
     if (!tensor.size_known()) {
         std::string sizes = "?";

@@ -80,6 +80,9 @@ double scalar_value(const Tensor& weak);
 /// A weak tensor's value as a 0-d tensor of `dtype`, converted here and now as a cast would.
 Ref<Tensor> scalar_as(const Tensor& weak, DType dtype);
 
+/// Whether a weak tensor's value, without its fraction, is among the numbers of an integer dtype; true for other dtypes.
+bool scalar_fits(const Tensor& weak, DType dtype);
+
 /// "float32 [2, 3]", the way errors show a tensor; an open size is shown as "?".
 std::string describe(const Tensor& tensor);
 

@@ -40,6 +40,12 @@ DTypes number(const OpCall& call, DType t) {
 
 }  // namespace
 
+void require_fitting_numbers(const OpCall& call, DType dtype) {
+    for (const Tensor* input : call.inputs) {
+        if (input->weak && !scalar_fits(*input, dtype)) fail(ErrorKind::Value, "{}: {} is no {}", call.info.name, scalar_value(*input), name_of(dtype));
+    }
+}
+
 DTypes dtype_same(const OpCall& call) {
     const DType t = result_type(call);
     return {t, t};
@@ -56,14 +62,24 @@ DTypes dtype_given(const OpCall& call) {
     return {t, t, DType::Unspecified, 0};
 }
 
-DTypes dtype_given_or_value(const OpCall& call) {
+namespace {
+
+DTypes given_or_value(const OpCall& call) {
     if (call.attributes.integer(call.attributes.count - 1) != 0) return dtype_given(call);
     const DType t = result_type(call);
     return {t, t, DType::Unspecified, 0};
 }
 
+}  // namespace
+
+DTypes dtype_full(const OpCall& call) {
+    const DTypes types = given_or_value(call);
+    require_fitting_numbers(call, types.result);
+    return types;
+}
+
 DTypes dtype_given_or_number(const OpCall& call) {
-    const DTypes types = dtype_given_or_value(call);
+    const DTypes types = given_or_value(call);
     const bool given = call.attributes.integer(call.attributes.count - 1) != 0;
     if (types.result == DType::Bool && !given) return {DType::Int64, DType::Int64, DType::Unspecified, 0};
     return types;
@@ -72,6 +88,12 @@ DTypes dtype_given_or_number(const OpCall& call) {
 DTypes dtype_promote(const OpCall& call) {
     const DType t = result_type(call);
     return {t, t};
+}
+
+DTypes dtype_promote_fitting(const OpCall& call) {
+    const DTypes types = dtype_promote(call);
+    require_fitting_numbers(call, types.result);
+    return types;
 }
 
 DTypes dtype_promote_number(const OpCall& call) {
@@ -137,6 +159,7 @@ DTypes dtype_predicate(const OpCall& call) {
 DTypes dtype_where(const OpCall& call) {
     if (call.inputs[0]->dtype() != DType::Bool) refuse(call, "a bool condition", call.inputs[0]->dtype());
     const DType t = result_type(call.inputs.subspan(1));
+    require_fitting_numbers(call, t);
     return {t, t};
 }
 

@@ -65,6 +65,7 @@ DTypes dtype_index_put(const OpCall& call) {
     for (const Tensor* index : call.inputs.subspan(2)) require_integers(call, *index);
     const DType t = own_dtype(*call.inputs[0]);
     require_category(call, *call.inputs[1], t);
+    require_fitting_numbers(call, t);
     if (call.attributes.integer(attribute::index_put_accumulate) && category_of(t) == DTypeCategory::Float && !computes(t)) {
         fail(ErrorKind::NotImplemented, "{}: does not compute in {}", call.info.name, name_of(t));
     }
@@ -75,6 +76,7 @@ DTypes dtype_masked(const OpCall& call) {
     if (call.inputs[1]->dtype() != DType::Bool) fail(ErrorKind::Type, "{}: needs a mask of bools, got {}", call.info.name, describe(*call.inputs[1]));
     const DType t = own_dtype(*call.inputs[0]);
     if (call.inputs.size() > 2) require_category(call, *call.inputs[2], t);
+    require_fitting_numbers(call, t);
     return {t, t, DType::Unspecified, input(0) | input(2)};
 }
 

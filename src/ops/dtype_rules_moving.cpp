@@ -16,7 +16,9 @@ DTypes dtype_one_hot(const OpCall& call) {
 
 DTypes dtype_clamp(const OpCall& call) {
     if (call.inputs.size() < 2) fail(ErrorKind::Value, "{}: needs min, max or both", call.info.name);
-    return dtype_promote_number(call);
+    const DTypes types = dtype_promote_number(call);
+    require_fitting_numbers(call, types.result);
+    return types;
 }
 
 DTypes dtype_prelu(const OpCall& call) {

@@ -14,9 +14,11 @@ inline DType own_dtype(const Tensor& t) {
 DTypes dtype_same(const OpCall&);             // as the input
 DTypes dtype_same_number(const OpCall&);      // as the input, which is not bool
 DTypes dtype_given(const OpCall&);            // the attribute `dtype`
-DTypes dtype_given_or_value(const OpCall&);   // the optional attribute `dtype`, else what the numbers promote to
+DTypes dtype_full(const OpCall&);             // the dtype given, else the value's; a number it has not is refused
 DTypes dtype_given_or_number(const OpCall&);  // the same, int64 for bools
 DTypes dtype_promote(const OpCall&);          // torch's promotion of both inputs
+void require_fitting_numbers(const OpCall&, DType);
+DTypes dtype_promote_fitting(const OpCall&);  // the same; a number the result's dtype has not is refused instead of wrapped
 DTypes dtype_promote_number(const OpCall&);   // the same, not bool
 DTypes dtype_promote_float(const OpCall&);    // the same, integers and bools become float32
 DTypes dtype_promote_list(const OpCall&);     // the promotion of all inputs

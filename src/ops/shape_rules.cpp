@@ -53,7 +53,6 @@ void shape_broadcast(const OpCall& call, OutputSpec& out) {
 }
 
 void shape_given(const OpCall& call, OutputSpec& out) {
-    const Attributes& attributes = call.attributes;
     out.shape = call.list(attribute::full_shape);
     if (call.inputs[0]->numel() != 1) {
         fail(ErrorKind::Value, "{}: needs one value, got {}", call.info.name, describe(*call.inputs[0]));
@@ -128,7 +127,6 @@ void shape_nonzero(const OpCall& call, OutputSpec& out) {
 }
 
 void shape_reshape(const OpCall& call, OutputSpec& out) {
-    const Attributes& attributes = call.attributes;
     const Tensor& x = *call.inputs[0];
     Dims shape = call.list(attribute::reshape_shape);
     const Dims wanted = shape;

@@ -114,3 +114,65 @@ def test_a_number_takes_part_with_its_full_value():
     got = crt.add(crt.tensor(x), 0.1)
     assert got.dtype is crt.float16
     np.testing.assert_array_equal(got.numpy(), (x.astype(np.float32) + np.float32(0.1)).astype(np.float16))
+
+
+REFUSING = {
+    "clamp": [lambda x, v: crt.clamp(x, v), lambda x, v: crt.clamp(x, None, v)],
+    "where": [lambda x, v: crt.where(x > 0, x, v)],
+    "masked_fill": [lambda x, v: crt.masked_fill(x, x > 0, v)],
+    "full": [lambda x, v: crt.full([1], v, dtype=x.dtype)],
+    "pad": [lambda x, v: crt.pad(x, [1, 1], value=v)],
+    "maximum": [crt.maximum],
+    "minimum": [crt.minimum],
+    "fmax": [crt.fmax],
+    "fmin": [crt.fmin],
+    "copy_": [lambda x, v: x.copy_(v), lambda x, v: x.fill_(v), lambda x, v: x.__setitem__(0, v)],
+    "index_put": [lambda x, v: crt.index_put(x, v, [crt.tensor([0])], [0])],
+}
+
+
+@pytest.mark.parametrize("op", REFUSING)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+def test_numbers_that_an_integer_dtype_has_not_are_refused(op, dtype):
+    limits = np.iinfo(dtype)
+    for call in REFUSING[op]:
+        x = crt.tensor(np.array([1, 2, 3], dtype))
+        for value in (limits.min, limits.max):
+            result = call(x, int(value))
+            if isinstance(result, crt.Tensor):
+                result.wait()
+        for value in (int(limits.min) - 1, int(limits.max) + 1):
+            with pytest.raises(ValueError, match=rf"^{op}: .* is no {dtype}"):
+                call(x, value)
+
+
+def test_numbers_that_are_no_integers_at_all():
+    x = crt.tensor(np.array([1, 2], np.int32))
+    for value in (math.nan, math.inf, -math.inf, 1e30):
+        with pytest.raises(ValueError, match=r"^copy_: .* is no int32"):
+            x.fill_(value)
+    assert x.fill_(2.7).tolist() == [2, 2]
+    assert crt.full([1], -(2**63), dtype=crt.int64).tolist() == [-(2**63)]
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float16", 65504.0), ("bfloat16", 3.3895313892515355e38), ("float32", float(np.finfo(np.float32).max))])
+def test_nan_to_num_gives_numbers_of_the_dtype(dtype, most):
+    x = crt.tensor([math.inf, -math.inf, math.nan], dtype=getattr(crt, dtype))
+    assert crt.cast(crt.nan_to_num(x), crt.float64).tolist() == [most, -most, 0]
+
+
+UNARY = """sin cos tan exp exp2 expm1 log log1p sinh cosh tanh asinh acosh asin atan erf erfc erfinv lgamma sigmoid gelu silu mish
+softplus rsqrt""".split()
+
+
+@pytest.mark.parametrize("op", UNARY)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_elements_bits_do_not_depend_on_its_neighbours(op, dtype):
+    rng = np.random.default_rng(7)
+    x = np.concatenate([rng.uniform(-1, 1, 3000), rng.uniform(0, 200, 3000), rng.standard_normal(2000) * 1e5, 10 ** rng.uniform(-30, 30, 2000)])
+    x = np.concatenate([x, [math.inf, -math.inf, math.nan, 0.0]]).astype(dtype)
+    order = rng.permutation(len(x))
+    together = getattr(crt, op)(crt.tensor(np.sort(x))).numpy()
+    mixed = getattr(crt, op)(crt.tensor(np.sort(x)[order])).numpy()
+    np.testing.assert_array_equal(mixed, together[order])
+    np.testing.assert_array_equal(np.signbit(mixed) & ~np.isnan(mixed), np.signbit(together[order]) & ~np.isnan(mixed))

@@ -45,7 +45,7 @@ def _float_or_float32(dtype: str, call: dict[str, Any]) -> str:
 # What dtype rules answer for operands that are all of one dtype, where it is not that.
 RESULTS: dict[str, Callable[[str, dict[str, Any]], str | tuple[str, ...]]] = {
     "given": lambda dtype, call: str(call["dtype"]),
-    "given_or_value": lambda dtype, call: str(call["dtype"]),
+    "full": lambda dtype, call: str(call["dtype"]),
     "given_or_number": lambda dtype, call: str(call["dtype"]),
     "promote_float": _float_or_float32,
     "sum": lambda dtype, call: dtype if dtype in FLOATS else "int64",
@@ -67,6 +67,11 @@ def special(name: str, x: np.ndarray) -> np.ndarray:
 def sigmoid_oracle(x: np.ndarray) -> np.ndarray:
     e = np.exp(-np.abs(x))
     return np.where(np.isnan(x), x, np.where(x < 0, e, 1) / (1 + e))
+
+
+def nan_to_num_oracle(x: np.ndarray, nan: float, posinf: float | None, neginf: float | None, stored: np.dtype) -> np.ndarray:
+    most = float(ml_dtypes.finfo(stored).max) if x.dtype.kind == "f" else None  # of the dtype it is stored in
+    return np.nan_to_num(x, nan=nan, posinf=most if posinf is None else posinf, neginf=-most if neginf is None and most is not None else neginf)
 
 
 def gelu_oracle(x: np.ndarray, approximate: str) -> np.ndarray:
@@ -158,6 +163,7 @@ def expected(op: Op, dtype: str, call: dict[str, Any], results: list[str], magni
     if op.row["tolerance"].get(dtype if dtype in ("float32", "float64") else "float32", 0) == 0:
         wide = np.dtype("float64" if dtype == "float64" else "float32")
     names["out"] = wide if samples.is_float(result) else result
+    names["stored"] = samples.numpy_dtype(result)
     if "dims" in call and call["x"].ndim == 0:
         names["dims"] = None
     for key, value in call.items():

@@ -110,3 +110,28 @@ def test_complex_numbers_are_stored(dtype):
             refused()
     with pytest.raises(TypeError, match="no common dtype"):
         crt.add(x, crt.ones([4]))
+
+
+@pytest.mark.parametrize(("dtype", "wide", "low", "high"), [("int4", "int8", -8, 8), ("uint4", "uint8", 0, 16)])
+def test_writing_up_to_the_middle_of_a_byte_leaves_its_other_half(dtype, wide, low, high):
+    kind = getattr(crt, dtype)
+    values = np.random.default_rng(2).integers(low, high, (4, 3)).astype(wide)
+    writers = {
+        "number": lambda row: row.fill_(2),
+        "tensor": lambda row: row.copy_(crt.tensor(np.full(row.shape, 2, np.float32))),
+        "packed": lambda row: row.copy_(crt.cast(crt.tensor(np.full(row.shape, 2, wide)), kind)),
+        "zero": lambda row: row.zero_(),
+    }
+    for name, write in writers.items():
+        for rows in (1, 3):
+            x = crt.cast(crt.tensor(values), kind)
+            write(x[:rows])
+            want = values.copy()
+            want[:rows] = 0 if name == "zero" else 2
+            np.testing.assert_array_equal(crt.cast(x, crt.int32).numpy(), want, err_msg=f"{name} {rows}")
+    # What lies behind the last of an odd number of elements is 0, whatever the memory held before.
+    for _ in range(3):
+        garbage = crt.full([2], 255, dtype=crt.uint8).wait()
+        del garbage
+        assert crt.cast(crt.tensor(values[0]), kind).numpy().dtype.itemsize == 1
+        assert pickle.dumps(crt.cast(crt.tensor(values[0]), kind)) == pickle.dumps(crt.cast(crt.tensor(values[0]), kind))

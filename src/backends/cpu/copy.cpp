@@ -12,10 +12,18 @@
 namespace clikart::cpu {
 namespace {
 
+/// Writes the element that shares its byte with what is not to be written.
+void write_half(uint8_t& byte, uint8_t element) {
+    byte = static_cast<uint8_t>((byte & 0xF0) | (element & 15));
+}
+
 /// Of packed elements, all of which are in order.
 void copy_packed(const View& in, const View& out) {
     if (numel(shape_of(in)) != numel(shape_of(out))) fail(ErrorKind::NotImplemented, "{} elements cannot be broadcast", name_of(dtype_of(in)));
-    std::memcpy(out.data, in.data, static_cast<size_t>(bytes_of(dtype_of(out), numel(shape_of(out)))));
+    const int64_t n = numel(shape_of(out));
+    auto* const to = static_cast<uint8_t*>(out.data);
+    std::memcpy(to, in.data, static_cast<size_t>(n / 2));
+    if (n % 2) write_half(to[n / 2], static_cast<const uint8_t*>(in.data)[n / 2]);
 }
 
 /// Of complex elements: each is two floats, along one dimension more.
@@ -65,8 +73,10 @@ void cast_packed(const KernelCall& call) {
         const int64_t end = std::min((n + 1) / 2, (piece + 1) * kPiece);
         for (int64_t i = piece * kPiece; i < end; ++i) {
             const bool both = 2 * i + 1 < n;
-            if (packs) {
-                packed[i] = static_cast<uint8_t>((single[2 * i] & 15) | (both ? single[2 * i + 1] << 4 : 0));
+            if (packs && both) {
+                packed[i] = static_cast<uint8_t>((single[2 * i] & 15) | single[2 * i + 1] << 4);
+            } else if (packs) {
+                write_half(packed[i], single[2 * i]);
             } else {
                 const auto widened = [is_signed](int half) { return static_cast<uint8_t>(is_signed ? (half ^ 8) - 8 : half); };
                 single[2 * i] = widened(packed[i] & 15);

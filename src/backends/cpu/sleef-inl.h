@@ -36,6 +36,23 @@ using SleefD = double;
 #define CLIKART_SLEEF_D(name, ulp) Sleef_##name##_##ulp
 #endif
 
+/// f, which looks at all lanes to choose how it reduces angles: for floats below 125 or not, for doubles below 15, 1e14 or not
+/// (Sleef's TRIGRANGEMAX).  An element's result must not depend on its neighbours', so lanes of each range go to it alone.
+template <class D, class V, class F>
+HWY_INLINE V by_range(D d, V x, F&& f) {
+    using T = hn::TFromD<D>;
+    const V size = hn::Abs(x);
+    const auto near = hn::Lt(size, hn::Set(d, sizeof(T) == sizeof(float) ? T(125) : T(15)));
+    if (HWY_LIKELY(hn::AllTrue(d, near))) return f(x);
+    const auto alone = [&](auto mask, double other) { return f(hn::IfThenElse(mask, x, hn::Set(d, static_cast<T>(other)))); };
+    V far = alone(hn::Not(near), 1000);
+    if constexpr (sizeof(T) == sizeof(double)) {
+        const auto middle = hn::Lt(size, hn::Set(d, T(1e14)));
+        if (!hn::AllTrue(d, middle)) far = hn::IfThenElse(middle, alone(hn::AndNot(near, middle), 1000), alone(hn::Not(middle), 1e20));
+    }
+    return hn::IfThenElse(near, alone(near, 0), far);
+}
+
 // Defines name(d, x) and name(d, x, y) for whole vectors of either type.
 #undef CLIKART_SLEEF_1
 #define CLIKART_SLEEF_1(name, ulp)                              \
@@ -62,6 +79,19 @@ using SleefD = double;
         }                                                         \
     }
 
+#undef CLIKART_SLEEF_ANGLE
+#define CLIKART_SLEEF_ANGLE(name, ulp)                                                       \
+    extern "C" SleefF CLIKART_SLEEF_F(name, ulp)(SleefF);                                    \
+    extern "C" SleefD CLIKART_SLEEF_D(name, ulp)(SleefD);                                    \
+    template <class D, class V>                                                              \
+    HWY_INLINE V name(D d, V x) {                                                            \
+        if constexpr (sizeof(hn::TFromD<D>) == sizeof(float)) {                              \
+            return by_range(d, x, [](V v) { return V{CLIKART_SLEEF_F(name, ulp)(v.raw)}; }); \
+        } else {                                                                             \
+            return by_range(d, x, [](V v) { return V{CLIKART_SLEEF_D(name, ulp)(v.raw)}; }); \
+        }                                                                                    \
+    }
+
 // clang-format off: it takes the lines for one expression
 CLIKART_SLEEF_1(exp2, u10)
 CLIKART_SLEEF_1(expm1, u10)
@@ -69,9 +99,9 @@ CLIKART_SLEEF_1(log, u10)
 CLIKART_SLEEF_1(log2, u10)
 CLIKART_SLEEF_1(log10, u10)
 CLIKART_SLEEF_1(log1p, u10)
-CLIKART_SLEEF_1(sin, u10)
-CLIKART_SLEEF_1(cos, u10)
-CLIKART_SLEEF_1(tan, u10)
+CLIKART_SLEEF_ANGLE(sin, u10)
+CLIKART_SLEEF_ANGLE(cos, u10)
+CLIKART_SLEEF_ANGLE(tan, u10)
 CLIKART_SLEEF_1(asin, u10)
 CLIKART_SLEEF_1(acos, u10)
 CLIKART_SLEEF_1(atan, u10)

@@ -114,22 +114,31 @@ struct FracFn {
 struct NanToNumFn {
     double nan, above, below;
     bool has_above, has_below;
-    explicit NanToNumFn(const Attributes& a)
+    double stored_most;  // of a dtype narrower than its lanes; 0: of the lanes
+    explicit NanToNumFn(const Attributes& a, double stored_most = 0)
         : nan(a.real(attribute::nan_to_num_nan)),
           above(a.present(attribute::nan_to_num_posinf) ? a.real(attribute::nan_to_num_posinf) : 0),
           below(a.present(attribute::nan_to_num_neginf) ? a.real(attribute::nan_to_num_neginf) : 0),
           has_above(a.present(attribute::nan_to_num_posinf)),
-          has_below(a.present(attribute::nan_to_num_neginf)) {}
+          has_below(a.present(attribute::nan_to_num_neginf)),
+          stored_most(stored_most) {}
     template <class T>
     T operator()(T x) const {
         if constexpr (std::is_integral_v<T>) {
             return x;
         } else {
-            constexpr T most = std::numeric_limits<T>::max(), infinite = std::numeric_limits<T>::infinity();
+            const T most = stored_most != 0 ? static_cast<T>(stored_most) : std::numeric_limits<T>::max();
+            constexpr T infinite = std::numeric_limits<T>::infinity();
             const T up = has_above ? static_cast<T>(above) : most, down = has_below ? static_cast<T>(below) : -most;
             return x != x ? static_cast<T>(nan) : x == infinite ? up : x == -infinite ? down : x;
         }
     }
+};
+struct NanToNumHalfFn : NanToNumFn {
+    explicit NanToNumHalfFn(const Attributes& a) : NanToNumFn(a, 65504.0) {}
+};
+struct NanToNumBFloat16Fn : NanToNumFn {
+    explicit NanToNumBFloat16Fn(const Attributes& a) : NanToNumFn(a, 0x1.FEp127) {}
 };
 
 struct BitwiseNotFn {
@@ -202,7 +211,8 @@ ElementLoop find_unary_number(OpCode op, DType t) {
         case OpCode::Round: return wrapping<Rounding<ToEven>, 1>(t);
         case OpCode::Trunc: return wrapping<Rounding<ToZero>, 1>(t);
         case OpCode::Frac: return floats<FracFn, 1>(t);
-        case OpCode::NanToNum: return numbers<NanToNumFn, 1>(t);
+        case OpCode::NanToNum:
+            return t == DType::Float16 ? numbers<NanToNumHalfFn, 1>(t) : t == DType::BFloat16 ? numbers<NanToNumBFloat16Fn, 1>(t) : numbers<NanToNumFn, 1>(t);
         case OpCode::BitwiseNot: return t == DType::Bool ? predicates<NotFn, 1>(t) : bits<BitwiseNotFn, 1>(t);
         case OpCode::LogicalNot: return predicates<NotFn, 1>(t);
         case OpCode::Isnan: return predicates<IsNanFn, 1>(t);
