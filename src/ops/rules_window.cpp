@@ -156,10 +156,17 @@ DTypes dtype_max_indices(const OpCall& call) {
 void shape_convolution(const OpCall& call, OutputSpec& out) {
     const Windows windows(call);
     const int64_t channels = channels_of_convolution(windows, false, attribute::conv1d_groups);
-    const Dims stride = windows.entries(attribute::conv1d_stride, "stride", 1), padding = windows.entries(attribute::conv1d_padding, "padding", 0);
-    const Dims dilation = windows.entries(attribute::conv1d_dilation, "dilation", 1);
+    const Dims stride = windows.entries(attribute::conv1d_stride, "stride", 1);
+    const Dims padding = windows.entries(attribute::conv1d_padding, "padding", kSamePadding),
+               dilation = windows.entries(attribute::conv1d_dilation, "dilation", 1);
     Dims sizes;
     for (int d = 0; d < windows.spatial; ++d) {
+        if (padding[d] == kSamePadding) {
+            if (stride[d] != 1) fail(ErrorKind::Value, "{}: padding 'same' needs a stride of 1, got {}", call.info.name, to_string(stride));
+            if (windows.size(d) == 0) fail(ErrorKind::Value, "{}: x has shape {}, there is nothing to pad", call.info.name, to_string(windows.shape()));
+            sizes.push_back(windows.size(d));
+            continue;
+        }
         sizes.push_back(count_of_windows(windows, d, call.inputs[1]->shape()[1 + d], stride[d], padding[d], dilation[d], false));
     }
     windows.answer(sizes, channels, out);
