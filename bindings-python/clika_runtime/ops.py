@@ -7024,7 +7024,7 @@ def conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
         weight: [out, k, in / groups].
         bias: [out].
         stride: the step from one window to the next.
-        padding: how many zeros are around x, at each side; "valid" is none.  "same" (in C and C++ -1) is as many as the result needs
+        padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
             to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
         dilation: the step between the elements of a window.
         groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
@@ -7057,7 +7057,7 @@ def conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
         weight: [out, kh, kw, in / groups].
         bias: [out].
         stride: the step from one window to the next.
-        padding: how many zeros are around x, at each side; "valid" is none.  "same" (in C and C++ -1) is as many as the result needs
+        padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
             to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
         dilation: the step between the elements of a window.
         groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
@@ -7090,7 +7090,7 @@ def conv3d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
         weight: [out, kd, kh, kw, in / groups].
         bias: [out].
         stride: the step from one window to the next.
-        padding: how many zeros are around x, at each side; "valid" is none.  "same" (in C and C++ -1) is as many as the result needs
+        padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
             to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
         dilation: the step between the elements of a window.
         groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.

@@ -2963,7 +2963,7 @@ inline Tensor triu(const Operand& x, std::int64_t diagonal = 0) {
 ///     weight: [out, k, in / groups].
 ///     bias: [out].
 ///     stride: the step from one window to the next.
-///     padding: how many zeros are around x, at each side; "valid" is none.  "same" (in C and C++ -1) is as many as the result needs
+///     padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
 ///         to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
 ///     dilation: the step between the elements of a window.
 ///     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
@@ -2983,7 +2983,7 @@ inline Tensor conv1d(const Operand& x, const Operand& weight, const std::optiona
 ///     weight: [out, kh, kw, in / groups].
 ///     bias: [out].
 ///     stride: the step from one window to the next.
-///     padding: how many zeros are around x, at each side; "valid" is none.  "same" (in C and C++ -1) is as many as the result needs
+///     padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
 ///         to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
 ///     dilation: the step between the elements of a window.
 ///     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
@@ -3003,7 +3003,7 @@ inline Tensor conv2d(const Operand& x, const Operand& weight, const std::optiona
 ///     weight: [out, kd, kh, kw, in / groups].
 ///     bias: [out].
 ///     stride: the step from one window to the next.
-///     padding: how many zeros are around x, at each side; "valid" is none.  "same" (in C and C++ -1) is as many as the result needs
+///     padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
 ///         to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
 ///     dilation: the step between the elements of a window.
 ///     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.

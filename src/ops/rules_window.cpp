@@ -27,8 +27,8 @@ struct Windows {
     int64_t channels() const { return shape()[shape().rank() - 1]; }
     int64_t size(int dim) const { return shape()[batched + dim]; }
 
-    /// The entries of a list, each of them within [least, kLargest].
-    Dims entries(int position, const char* what, int64_t least) const {
+    /// The entries of a list, each of them within [least, kLargest], or what else is allowed.
+    Dims entries(int position, const char* what, int64_t least, int64_t also = kLargest) const {
         const Attributes& attributes = call.attributes;
         const int64_t length = attributes.length(position);
         const Dims given(std::span(attributes.list(position), static_cast<size_t>(length)));
@@ -38,7 +38,7 @@ struct Windows {
         Dims all;
         for (int d = 0; d < spatial; ++d) {
             all.push_back(attributes.entry(position, d));
-            if (all[d] < least || all[d] > kLargest) {
+            if ((all[d] < least && all[d] != also) || all[d] > kLargest) {
                 fail(ErrorKind::Value, "{}: {} must be from {} to {}, got {}", call.info.name, what, least, kLargest, to_string(given));
             }
         }
@@ -157,7 +157,7 @@ void shape_convolution(const OpCall& call, OutputSpec& out) {
     const Windows windows(call);
     const int64_t channels = channels_of_convolution(windows, false, attribute::conv1d_groups);
     const Dims stride = windows.entries(attribute::conv1d_stride, "stride", 1);
-    const Dims padding = windows.entries(attribute::conv1d_padding, "padding", kSamePadding),
+    const Dims padding = windows.entries(attribute::conv1d_padding, "padding", 0, kSamePadding),
                dilation = windows.entries(attribute::conv1d_dilation, "dilation", 1);
     Dims sizes;
     for (int d = 0; d < windows.spatial; ++d) {

@@ -81,9 +81,7 @@ def test_what_moves_and_searches() -> None:
     for right in (False, True):
         same(crt.bucketize(crt.tensor(values.numpy()), crt.tensor(borders.numpy()), right), torch.bucketize(values, borders, right=right))
     assert crt.bucketize(1.5, crt.tensor(borders.numpy())).item() == 1
-    shuffled = torch.channel_shuffle(x.permute(0, 2, 1), 3).permute(0, 2, 1)
     same(crt.channel_shuffle(crt.permute(a, (0, 2, 1)), 3), torch.channel_shuffle(x, 3).permute(0, 2, 1))
-    assert shuffled.shape == x.shape
     for n in (0, 1, 2, 9):
         same(crt.diff(a, n, 1), torch.diff(x, n, 1))
     same(crt.diff(crt.tensor([True, False, False])), torch.diff(torch.tensor([True, False, False])))
@@ -167,7 +165,6 @@ BAD: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (TypeError, "cosine_similarity", lambda: crt.cosine_similarity(crt.tensor([[1]]), crt.tensor([[1]]))),
     (ValueError, "cosine_similarity", lambda: crt.cosine_similarity(X, crt.ones((2, 4)))),
     (IndexError, "cosine_similarity", lambda: crt.cosine_similarity(X, X, 2)),
-    (ValueError, "cosine_similarity", lambda: crt.cosine_similarity(crt.ones((2**40, 1, 0)), crt.ones((1, 2**40, 0)), 0)),
     (ValueError, "pairwise_distance", lambda: crt.pairwise_distance(X, crt.ones((2, 4)))),
     (IndexError, "nansum", lambda: crt.nansum(X, 2)),
     (ValueError, "nansum", lambda: crt.nansum(X, (0, -2))),
@@ -218,13 +215,13 @@ def test_a_missing_kernel_is_the_operators_own() -> None:
         "nansum": lambda: crt.nansum(x),
         "diff": lambda: crt.diff(x),
         "gumbel_softmax": lambda: crt.gumbel_softmax(x),
-        "bucketize": lambda: crt.bucketize(x, x[0]),
+        "rrelu": lambda: crt.rrelu(x, training=True),
         "roll": lambda: crt.roll(bits, 1),
         "hstack": lambda: crt.hstack([bits, bits]),
         "repeat": lambda: crt.repeat(bits, 2),
     }
     for name, call in calls.items():
-        with pytest.raises((NotImplementedError, TypeError), match=f"^(op '{name}' has no (float8_e4m3fn|uint4) kernel on cpu$|{name}: )"):
+        with pytest.raises(NotImplementedError, match=f"^(op '{name}' has no (float8_e4m3fn|uint4) kernel on cpu$|{name}: )"):
             call()
     with pytest.raises(NotImplementedError, match=r"^op 'matmul' has no float8_e4m3fn kernel on cpu$"):  # the name is given back
         crt.matmul(x, x)

@@ -164,7 +164,7 @@ def test_writing_in_place():
     crt.index_put_(places, crt.tensor([7, 8, 9]), [places], [0])  # its own index
     assert places.tolist() == [9, 7, 8]
     half = crt.cast(crt.ones(3), crt.float16)
-    crt.index_put_(half, crt.full((5000,), 2.0**-12), [crt.tensor(np.zeros(5000, np.int64))], [0], accumulate=True)
+    crt.index_put_(half, crt.full((5000,), 2.0**-12, crt.float16), [crt.tensor(np.zeros(5000, np.int64))], [0], accumulate=True)
     assert half.tolist() == [float(np.float16(1 + 5000 / 2**12)), 1, 1]
     with pytest.raises(ValueError, match=r"^masked_fill: the result has shape \[2, 3\]"):
         crt.masked_fill_(crt.ones(3), crt.tensor(np.ones((2, 3), bool)), 0)

@@ -12,6 +12,9 @@ import torch
 import torch.nn.functional as F
 
 import clika_runtime as crt
+from clika_runtime._library import lib
+
+SAME = lib.CLIKART_PADDING_SAME
 
 
 @pytest.fixture(autouse=True)
@@ -217,8 +220,8 @@ def test_paddings_that_are_words(n: int) -> None:
         got = ours(a, w, padding="same", dilation=dilation)
         np.testing.assert_allclose(got.numpy(), channels_last(want, n), rtol=1e-4, atol=1e-4)
         if number % 5 == 0:
-            assert ours(a, w, padding=-1, dilation=dilation).bytes() == got.bytes()
-            assert ours(a, w, padding=[-1] * n, dilation=dilation).bytes() == got.bytes()
+            assert ours(a, w, padding=SAME, dilation=dilation).bytes() == got.bytes()
+            assert ours(a, w, padding=[SAME] * n, dilation=dilation).bytes() == got.bytes()
             wide = ours(a.double(), w.double(), padding="same", dilation=dilation)
             np.testing.assert_allclose(wide.numpy(), channels_last(want, n), rtol=1e-4, atol=1e-4)
 
@@ -232,10 +235,10 @@ def test_words_that_are_no_paddings() -> None:
         crt.conv1d(crt.ones([1, 0, 4]), weight, padding="same")
     with pytest.raises(ValueError, match=r"^conv1d: padding is 'Same', expected numbers, 'same' or 'valid'"):
         crt.conv1d(x, weight, padding="Same")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"^conv1d: padding must be from -1"):
+    with pytest.raises(ValueError, match=r"^conv1d: padding must be from 0"):
         crt.conv1d(x, weight, padding=-2)
     with pytest.raises(ValueError, match=r"^conv_transpose1d: padding must be from 0"):
-        crt.conv_transpose1d(x, crt.ones([4, 3, 6]), padding=-1)
+        crt.conv_transpose1d(x, crt.ones([4, 3, 6]), padding=SAME)
     with pytest.raises(TypeError):
         crt.conv_transpose1d(x, crt.ones([4, 3, 6]), padding="same")  # type: ignore[arg-type]
 

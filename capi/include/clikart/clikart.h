@@ -204,7 +204,7 @@ CLIKART_API void* clikart_tensor_data(const clikart_tensor* tensor);
 CLIKART_API int clikart_copy_(clikart_tensor* to, const clikart_tensor* from);
 /* As the padding of a convolution: as many zeros as the result needs to have x's sizes, for which the stride must be 1; of an odd
  * number of them one more is at the end. */
-enum { CLIKART_PADDING_SAME = -1 };
+enum { CLIKART_PADDING_SAME = -2147483647 };
 /* Sums of products in index notation, "ij,jk->ik": letters name dimensions, "..." stands for any number of leading ones, a
  * letter that is repeated in one term takes the diagonal, and names that the result lacks are summed over.  Without "->" the
  * result has the names that occur once, in alphabetical order.  The `n` operands have one dtype; they are multiplied from left

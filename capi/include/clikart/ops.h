@@ -2097,7 +2097,7 @@ CLIKART_API clikart_tensor* clikart_triu(const clikart_tensor* x, int64_t diagon
  *     weight: [out, k, in / groups].
  *     bias: [out].
  *     stride: the step from one window to the next.
- *     padding: how many zeros are around x, at each side; "valid" is none.  "same" (in C and C++ -1) is as many as the result needs
+ *     padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
  *         to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
  *     dilation: the step between the elements of a window.
  *     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
@@ -2115,7 +2115,7 @@ CLIKART_API clikart_tensor* clikart_conv1d(const clikart_tensor* x, const clikar
  *     weight: [out, kh, kw, in / groups].
  *     bias: [out].
  *     stride: the step from one window to the next.
- *     padding: how many zeros are around x, at each side; "valid" is none.  "same" (in C and C++ -1) is as many as the result needs
+ *     padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
  *         to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
  *     dilation: the step between the elements of a window.
  *     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
@@ -2133,7 +2133,7 @@ CLIKART_API clikart_tensor* clikart_conv2d(const clikart_tensor* x, const clikar
  *     weight: [out, kd, kh, kw, in / groups].
  *     bias: [out].
  *     stride: the step from one window to the next.
- *     padding: how many zeros are around x, at each side; "valid" is none.  "same" (in C and C++ -1) is as many as the result needs
+ *     padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
  *         to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
  *     dilation: the step between the elements of a window.
  *     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.

@@ -5,9 +5,10 @@
 
 namespace clikart {
 
-/// Throws TypeError under the operator's name for anything but floats.
+/// Throws under the operator's name: TypeError for anything but floats, NotImplementedError for those that are only stored.
 inline void require_floats(const OpCall& call, DType t) {
     if (category_of(t) != DTypeCategory::Float) fail(ErrorKind::Type, "{}: needs a floating-point tensor, got {}", call.info.name, name_of(t));
+    if (!computes(t)) fail(ErrorKind::NotImplemented, "op '{}' has no {} kernel on cpu", call.info.name, name_of(t));
 }
 
 /// What several operators in a row compute in, so that they round once: float32 for float16 and bfloat16.
