@@ -56,8 +56,7 @@ def pairwise_distance_oracle(x1: np.ndarray, x2: np.ndarray, p: float, eps: floa
 def pairwise_distance(dtype: str) -> Iterator[dict[str, Any]]:
     if not is_float(dtype):
         return
-    for i, (a, b) in enumerate([((3, 5), (3, 5)), ((4, 70), (70,)), ((2, 3, 1), (1, 4)), ((0, 3), (3,)), ((7,), (7,))]):
-        # Magnitudes are those of both added up.
+    for i, (a, b) in enumerate([((3, 5), (3, 5)), ((4, 70), (70,)), ((2, 3, 1), (1, 4)), ((0, 3), (3,)), ((7,), (7,))]):  # nothing cancels
         x1, x2 = np.abs(values(a, dtype)), -np.abs(values(b, dtype, 1))
         yield {"x1": x1, "x2": x2, "p": (2.0, 1.0, 3.0)[i % 3], "eps": 1e-6, "keepdim": i % 2 == 1}
 
