@@ -67,7 +67,7 @@ from .ops import *  # noqa: F403
 from .ops import __all__ as _operators
 from .random import Generator, get_rng_state, manual_seed, set_rng_state
 from .scopes import device, eager, meta_init, stream, synchronous, tracing
-from .shaping import allclose, chunk, clone, contiguous, meshgrid, split, tensor_split, unbind
+from .shaping import allclose, aminmax, cat, chunk, clone, contiguous, meshgrid, split, swapaxes, tensor_split, unbind
 from .streams import Stream
 
 __version__ = "0.1.0"
@@ -117,10 +117,12 @@ __all__ = [  # noqa: PLE0604
     "Stream",
     "Tensor",
     "allclose",
+    "aminmax",
     "async_eval",
     "bfloat16",
     "bool_",
     "build_report",
+    "cat",
     "chunk",
     "clone",
     "complex64",
@@ -169,6 +171,7 @@ __all__ = [  # noqa: PLE0604
     "set_num_threads",
     "split",
     "stream",
+    "swapaxes",
     "synchronize",
     "synchronous",
     "tensor",

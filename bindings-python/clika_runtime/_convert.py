@@ -86,6 +86,19 @@ def int_list(values: int | Sequence[int] | None) -> tuple[Any, int]:
     return (integers, len(integers)) if integers else (_EMPTY, 0)
 
 
+#: What the words for the padding of a convolution are in the C ABI.
+_PADDINGS = {"valid": (0,), "same": (lib.CLIKART_PADDING_SAME,)}
+
+
+def padding_list(op: str, values: int | str | Sequence[int]) -> tuple[Any, int]:
+    """The same for a padding, which may be a word."""
+    if isinstance(values, str):
+        if values not in _PADDINGS:
+            raise ClikaRTValueError(f"{op}: padding is {values!r}, expected numbers, 'same' or 'valid'")
+        return _PADDINGS[values], 1
+    return int_list(values)
+
+
 def optional_int(value: int | None) -> Any:
     return NULL if value is None else (index(value),)
 

@@ -1105,15 +1105,15 @@ class Methods:
             """See :func:`clika_runtime.triu`."""
             ...
 
-        def conv1d(self, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
+        def conv1d(self, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] | Literal["same", "valid"] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
             """See :func:`clika_runtime.conv1d`."""
             ...
 
-        def conv2d(self, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
+        def conv2d(self, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] | Literal["same", "valid"] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
             """See :func:`clika_runtime.conv2d`."""
             ...
 
-        def conv3d(self, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
+        def conv3d(self, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] | Literal["same", "valid"] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
             """See :func:`clika_runtime.conv3d`."""
             ...
 
@@ -1227,6 +1227,62 @@ class Methods:
 
         def multinomial(self, num_samples: int, replacement: bool = False, generator: Generator | None = None) -> Tensor:
             """See :func:`clika_runtime.multinomial`."""
+            ...
+
+        def rrelu(self, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False, generator: Generator | None = None) -> Tensor:
+            """See :func:`clika_runtime.rrelu`."""
+            ...
+
+        def gumbel_softmax(self, tau: float = 1.0, hard: bool = False, dim: int = -1, generator: Generator | None = None) -> Tensor:
+            """See :func:`clika_runtime.gumbel_softmax`."""
+            ...
+
+        def normalize(self, p: float = 2.0, dim: int | Sequence[int] = (1,), eps: float = 1e-12) -> Tensor:
+            """See :func:`clika_runtime.normalize`."""
+            ...
+
+        def cosine_similarity(self, x2: TensorLike, dim: int = 1, eps: float = 1e-8) -> Tensor:
+            """See :func:`clika_runtime.cosine_similarity`."""
+            ...
+
+        def pairwise_distance(self, x2: TensorLike, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+            """See :func:`clika_runtime.pairwise_distance`."""
+            ...
+
+        def nansum(self, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+            """See :func:`clika_runtime.nansum`."""
+            ...
+
+        def nanmean(self, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+            """See :func:`clika_runtime.nanmean`."""
+            ...
+
+        def logit(self, eps: float | None = None) -> Tensor:
+            """See :func:`clika_runtime.logit`."""
+            ...
+
+        def xlogy(self, b: TensorLike) -> Tensor:
+            """See :func:`clika_runtime.xlogy`."""
+            ...
+
+        def diff(self, n: int = 1, dim: int = -1, prepend: TensorLike | None = None, append: TensorLike | None = None) -> Tensor:
+            """See :func:`clika_runtime.diff`."""
+            ...
+
+        def take_along_dim(self, index: TensorLike, dim: int | None = None) -> Tensor:
+            """See :func:`clika_runtime.take_along_dim`."""
+            ...
+
+        def bucketize(self, boundaries: TensorLike, right: bool = False) -> Tensor:
+            """See :func:`clika_runtime.bucketize`."""
+            ...
+
+        def mm(self, b: TensorLike) -> Tensor:
+            """See :func:`clika_runtime.mm`."""
+            ...
+
+        def channel_shuffle(self, groups: int) -> Tensor:
+            """See :func:`clika_runtime.channel_shuffle`."""
             ...
 
         @overload
@@ -1545,6 +1601,20 @@ DIRECT = (
     "bernoulli",
     "dropout",
     "multinomial",
+    "rrelu",
+    "gumbel_softmax",
+    "normalize",
+    "cosine_similarity",
+    "pairwise_distance",
+    "nansum",
+    "nanmean",
+    "logit",
+    "xlogy",
+    "diff",
+    "take_along_dim",
+    "bucketize",
+    "mm",
+    "channel_shuffle",
     "max",
     "min",
 )

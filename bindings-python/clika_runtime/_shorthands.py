@@ -88,16 +88,22 @@ class Shorthands:
             raise ClikaRTValueError(f"t: needs two dimensions at most, got shape {list(self.shape)}")
         return self.T
 
-    def view(self: Any, *shape: int | Sequence[int]) -> Tensor:
-        """As ``reshape``, and never a copy.
+    def view(self: Any, *shape: int | Sequence[int] | DType) -> Tensor:
+        """As ``reshape``, and never a copy; of a dtype instead of a shape the same bytes, see :func:`clika_runtime.view_dtype`.
 
         Raises:
             ValueError: the strides do not allow it.
         """
+        if len(shape) == 1 and isinstance(shape[0], DType):
+            return _ops.view_dtype(self, shape[0])
         result: Tensor = _ops.reshape(self, spread(shape))
         if not lib.clikart_tensor_is_stand_in(self._handle) and not lib.clikart_tensor_shares_storage(self._handle, result._handle):
             raise ClikaRTValueError(f"view: shape {list(self.shape)} with strides {list(self.stride())} cannot be seen as {list(result.shape)}; reshape copies")
         return result
+
+    def swapaxes(self: Any, dim0: int, dim1: int) -> Tensor:
+        """Two dimensions in each other's place, as a view; see :func:`clika_runtime.transpose`."""
+        return _ops.transpose(self, dim0, dim1)
 
     def view_as(self: Any, other: Tensor) -> Tensor:
         """A view in the shape of another tensor."""

@@ -208,7 +208,12 @@ def get(x: Tensor, key: Any) -> Tensor:
 
 
 def put(x: Tensor, key: Any, value: Any) -> None:
-    """``x[key] = value``."""
+    """``x[key] = value``.
+
+    Numbers, lists and arrays are converted to the dtype of ``x``.  A tensor is too where the index is a view; where it looks places up,
+    the tensor must have that dtype, unless it is a single element for where a mask is true.
+    """
+    convert = not isinstance(value, Tensor)
     if not isinstance(value, (Tensor, bool, int, float)):
         value = tensor(value)
     if (view := _simple_view(x, key if type(key) is tuple else (key,))) is not None:
@@ -218,7 +223,10 @@ def put(x: Tensor, key: Any, value: Any) -> None:
     if not plan.dims:
         plan.view.copy_(_without_leading_ones(value, plan.view.ndim))
         return
-    value = ops.cast(value, x.dtype)
+    if not convert and value.dtype is not x.dtype and plan.mask is not None and value.numel() == 1:
+        convert, value = True, ops.reshape(value, ())
+    if convert:
+        value = ops.cast(value, x.dtype)
     if plan.mask is not None and value.ndim == 0:
         ops.masked_fill_(plan.view, plan.mask_over_view(), value)
         return

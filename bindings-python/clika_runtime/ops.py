@@ -18,6 +18,7 @@ from ._convert import (
     operands,
     optional_float,
     optional_int,
+    padding_list,
     placement,
 )
 from ._library import NULL, attend, ffi, lib, origins, raise_error
@@ -84,11 +85,13 @@ __all__ = [
     "bitwise_xor_",
     "bmm",
     "broadcast_to",
+    "bucketize",
     "cast",
     "ceil",
     "ceil_",
     "celu",
     "celu_",
+    "channel_shuffle",
     "clamp",
     "clamp_",
     "concat",
@@ -105,6 +108,7 @@ __all__ = [
     "cos_",
     "cosh",
     "cosh_",
+    "cosine_similarity",
     "count_nonzero",
     "cummax",
     "cummin",
@@ -113,6 +117,7 @@ __all__ = [
     "diag",
     "diag_embed",
     "diagonal",
+    "diff",
     "div",
     "div_",
     "dot",
@@ -157,6 +162,7 @@ __all__ = [
     "glu",
     "group_norm",
     "gt",
+    "gumbel_softmax",
     "hardshrink",
     "hardshrink_",
     "hardsigmoid",
@@ -165,6 +171,7 @@ __all__ = [
     "hardswish_",
     "hardtanh",
     "hardtanh_",
+    "hstack",
     "hypot",
     "hypot_",
     "index",
@@ -208,6 +215,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logit",
     "logsigmoid",
     "logsigmoid_",
     "logspace",
@@ -235,6 +243,7 @@ __all__ = [
     "minimum_",
     "mish",
     "mish_",
+    "mm",
     "movedim",
     "mul",
     "mul_",
@@ -242,6 +251,8 @@ __all__ = [
     "mv",
     "nan_to_num",
     "nan_to_num_",
+    "nanmean",
+    "nansum",
     "narrow",
     "ne",
     "neg",
@@ -249,9 +260,11 @@ __all__ = [
     "nonzero",
     "norm",
     "normal",
+    "normalize",
     "one_hot",
     "outer",
     "pad",
+    "pairwise_distance",
     "permute",
     "pixel_shuffle",
     "pixel_unshuffle",
@@ -280,6 +293,7 @@ __all__ = [
     "rotary_embedding",
     "round",
     "round_",
+    "rrelu",
     "rsqrt",
     "rsqrt_",
     "scaled_dot_product_attention",
@@ -320,6 +334,7 @@ __all__ = [
     "sub_",
     "sum",
     "take",
+    "take_along_dim",
     "tan",
     "tan_",
     "tanh",
@@ -344,7 +359,9 @@ __all__ = [
     "unsqueeze",
     "var",
     "view_dtype",
+    "vstack",
     "where",
+    "xlogy",
 ]
 
 new = Tensor.__new__
@@ -576,6 +593,22 @@ _bernoulli = lib.clikart_bernoulli
 _dropout = lib.clikart_dropout
 _multinomial = lib.clikart_multinomial
 _randperm = lib.clikart_randperm
+_rrelu = lib.clikart_rrelu
+_gumbel_softmax = lib.clikart_gumbel_softmax
+_normalize = lib.clikart_normalize
+_cosine_similarity = lib.clikart_cosine_similarity
+_pairwise_distance = lib.clikart_pairwise_distance
+_nansum = lib.clikart_nansum
+_nanmean = lib.clikart_nanmean
+_logit = lib.clikart_logit
+_xlogy = lib.clikart_xlogy
+_diff = lib.clikart_diff
+_take_along_dim = lib.clikart_take_along_dim
+_bucketize = lib.clikart_bucketize
+_mm = lib.clikart_mm
+_hstack = lib.clikart_hstack
+_vstack = lib.clikart_vstack
+_channel_shuffle = lib.clikart_channel_shuffle
 _add_ = lib.clikart_add_
 _sub_ = lib.clikart_sub_
 _mul_ = lib.clikart_mul_
@@ -5568,7 +5601,7 @@ def index_put(x: TensorLike, values: TensorLike, indices: Iterable[TensorLike], 
 
     Args:
         x: the tensor.
-        values: a tensor or a number, broadcast to what index would give.
+        values: a tensor of x's dtype, or a number, which is converted; broadcast to what index would give.
         indices: integers, negative ones from the end: one tensor for each of dims.
         dims: the dimensions that they count along, in ascending order.
         accumulate: add to the elements.
@@ -5576,7 +5609,7 @@ def index_put(x: TensorLike, values: TensorLike, indices: Iterable[TensorLike], 
     Raises:
         IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
         ValueError: shapes that do not broadcast, indices not as many as dims, or dims that do not ascend.
-        TypeError: an index that is not of integers, values of a higher kind than x.
+        TypeError: an index that is not of integers, values of another dtype than x.
 
     Example:
         >>> y = crt.index_put(crt.zeros([3]), 1.5, [crt.tensor([0, 2])], [0])
@@ -6982,7 +7015,7 @@ def triu(x: TensorLike, diagonal: int = 0) -> Tensor:
     return result
 
 
-def conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
+def conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] | Literal["same", "valid"] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
     """The convolution of x with weight over 1 spatial dimension, channels last: each result is the sum of the products of a window of
     x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
 
@@ -6991,7 +7024,8 @@ def conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
         weight: [out, k, in / groups].
         bias: [out].
         stride: the step from one window to the next.
-        padding: how many zeros are around x, at each side.
+        padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
+            to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
         dilation: the step between the elements of a window.
         groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
 
@@ -7004,7 +7038,7 @@ def conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
     """
     if scoped:
         apply()
-    handle = _conv1d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(dilation), as_int(groups))
+    handle = _conv1d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *padding_list("conv1d", padding), *int_list(dilation), as_int(groups))
     if origins:
         attend()
     if not handle:
@@ -7014,7 +7048,7 @@ def conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
     return result
 
 
-def conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
+def conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] | Literal["same", "valid"] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
     """The convolution of x with weight over 2 spatial dimensions, channels last: each result is the sum of the products of a window of
     x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
 
@@ -7023,7 +7057,8 @@ def conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
         weight: [out, kh, kw, in / groups].
         bias: [out].
         stride: the step from one window to the next.
-        padding: how many zeros are around x, at each side.
+        padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
+            to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
         dilation: the step between the elements of a window.
         groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
 
@@ -7036,7 +7071,7 @@ def conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
     """
     if scoped:
         apply()
-    handle = _conv2d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(dilation), as_int(groups))
+    handle = _conv2d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *padding_list("conv2d", padding), *int_list(dilation), as_int(groups))
     if origins:
         attend()
     if not handle:
@@ -7046,7 +7081,7 @@ def conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
     return result
 
 
-def conv3d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
+def conv3d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, stride: int | Sequence[int] = (1,), padding: int | Sequence[int] | Literal["same", "valid"] = (0,), dilation: int | Sequence[int] = (1,), groups: int = 1) -> Tensor:
     """The convolution of x with weight over 3 spatial dimensions, channels last: each result is the sum of the products of a window of
     x, with zeros around it, and one kernel, and its bias.  A list of one entry counts for all spatial dimensions.
 
@@ -7055,7 +7090,8 @@ def conv3d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
         weight: [out, kd, kh, kw, in / groups].
         bias: [out].
         stride: the step from one window to the next.
-        padding: how many zeros are around x, at each side.
+        padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
+            to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
         dilation: the step between the elements of a window.
         groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
 
@@ -7068,7 +7104,7 @@ def conv3d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
     """
     if scoped:
         apply()
-    handle = _conv3d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(dilation), as_int(groups))
+    handle = _conv3d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *padding_list("conv3d", padding), *int_list(dilation), as_int(groups))
     if origins:
         attend()
     if not handle:
@@ -8046,6 +8082,438 @@ def randperm(n: int, dtype: DType | None = None, generator: Generator | None = N
     if scoped:
         apply()
     handle = _randperm(as_int(n), dtype_code(dtype), generator_handle(generator), placement(device, stream))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def rrelu(x: TensorLike, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False, generator: Generator | None = None) -> Tensor:
+    """x where it is positive, else x times a factor: drawn anew for each element while training, else the mean of both limits.
+
+    Args:
+        x: a tensor of floats.
+        lower: the smallest factor.
+        upper: the largest.
+        training: whether factors are drawn.
+        generator: where they are drawn from; without it the process's own generator.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+        ValueError: lower is above upper, or one of them is not finite.
+
+    Example:
+        >>> y = crt.rrelu(crt.tensor([-1.0, 2.0]))
+    """
+    if scoped:
+        apply()
+    handle = _rrelu(x._handle if type(x) is Tensor else operand(x), lower, upper, training, generator_handle(generator))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def gumbel_softmax(logits: TensorLike, tau: float = 1.0, hard: bool = False, dim: int = -1, generator: Generator | None = None) -> Tensor:
+    """A softened choice along dim with the likelihoods that the logits stand for: softmax((logits + noise) / tau), with noise from
+    Gumbel's distribution.
+
+    Args:
+        logits: a tensor of floats.
+        tau: the temperature; the smaller, the closer to a choice of one.
+        hard: 1 at the largest of them and 0 elsewhere instead.
+        dim: the dimension that is chosen along.
+        generator: where the noise is drawn from; without it the process's own generator.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+        ValueError: tau is not positive.
+        IndexError: dim out of range.
+
+    Example:
+        >>> y = crt.gumbel_softmax(crt.zeros([2, 3]), hard=True)
+    """
+    if scoped:
+        apply()
+    handle = _gumbel_softmax(logits._handle if type(logits) is Tensor else operand(logits), tau, hard, as_int(dim), generator_handle(generator))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def normalize(x: TensorLike, p: float = 2.0, dim: int | Sequence[int] = (1,), eps: float = 1e-12) -> Tensor:
+    """x divided by its p-norm along dim, or by eps where that is larger.
+
+    Args:
+        x: a tensor of floats.
+        p: which norm; see `norm`.
+        dim: the dimension, or several.
+        eps: the least divisor.
+
+    Raises:
+        TypeError: a tensor that is not floating point.
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice.
+
+    Example:
+        >>> y = crt.normalize(crt.tensor([[3.0, 4.0]]))
+    """
+    if scoped:
+        apply()
+    handle = _normalize(x._handle if type(x) is Tensor else operand(x), p, *int_list(dim), eps)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def cosine_similarity(x1: TensorLike, x2: TensorLike, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between vectors along dim: the sum of the products of both, each divided by its norm.
+
+    Args:
+        x1: a tensor.
+        x2: a tensor; the shapes broadcast.
+        dim: the dimension of the vectors in what they broadcast to.
+        eps: the least that is divided by.
+
+    Raises:
+        TypeError: tensors that promote to something else than floats.
+        ValueError: the shapes do not broadcast.
+        IndexError: dim out of range.
+
+    Example:
+        >>> y = crt.cosine_similarity(crt.tensor([[3.0, 4.0]]), crt.tensor([[4.0, 3.0]]))
+    """
+    if scoped:
+        apply()
+    handle = _cosine_similarity(x1._handle if type(x1) is Tensor else operand(x1), x2._handle if type(x2) is Tensor else operand(x2), as_int(dim), eps)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def pairwise_distance(x1: TensorLike, x2: TensorLike, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """The p-norm of x1 - x2 + eps along the last dimension.
+
+    Args:
+        x1: a tensor.
+        x2: a tensor; the shapes broadcast.  Integers and bools count as float32.
+        p: which norm; see `norm`.
+        eps: what is added to each difference.
+        keepdim: keep the last dimension with size 1.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.pairwise_distance(crt.tensor([[3.0, 4.0]]), crt.zeros([1, 2]))
+    """
+    if scoped:
+        apply()
+    handle = _pairwise_distance(x1._handle if type(x1) is Tensor else operand(x1), x2._handle if type(x2) is Tensor else operand(x2), p, eps, keepdim)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def nansum(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """The sum along dims of what is not NaN; see `sum`.
+
+    Args:
+        x: the tensor.
+        dims: the dimensions to sum over; all of them without it or when it is empty.
+        keepdim: keep the reduced dimensions with size 1.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice.
+
+    Example:
+        >>> y = crt.nansum(crt.tensor([1.0, float('nan')]))
+    """
+    if scoped:
+        apply()
+    handle = _nansum(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def nanmean(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """The mean along dims of what is not NaN; NaN where nothing is.
+
+    Args:
+        x: a tensor of floats.
+        dims: the dimensions to average over; all of them without it or when it is empty.
+        keepdim: keep the reduced dimensions with size 1.
+
+    Raises:
+        IndexError: a dimension out of range.
+        ValueError: a dimension named twice.
+        TypeError: a tensor that is not floating point.
+
+    Example:
+        >>> y = crt.nanmean(crt.tensor([1.0, float('nan')]))
+    """
+    if scoped:
+        apply()
+    handle = _nanmean(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def logit(x: TensorLike, eps: float | None = None) -> Tensor:
+    """log(x / (1 - x)), the inverse of sigmoid; NaN outside [0, 1].
+
+    Args:
+        x: the tensor; integers and bools count as float32.
+        eps: x is first brought into [eps, 1 - eps]; not without it.
+
+    Example:
+        >>> y = crt.logit(crt.tensor([0.25, 0.5]))
+    """
+    if scoped:
+        apply()
+    handle = _logit(x._handle if type(x) is Tensor else operand(x), optional_float(eps))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def xlogy(a: TensorLike, b: TensorLike) -> Tensor:
+    """a times the logarithm of b, and 0 where a is 0 and b not NaN.
+
+    Args:
+        a: a tensor or a number.
+        b: a tensor or a number; the shapes broadcast.  Integers and bools count as float32.
+
+    Raises:
+        ValueError: the shapes do not broadcast.
+
+    Example:
+        >>> y = crt.xlogy(crt.tensor([0.0, 2.0]), crt.tensor([0.0, 3.0]))
+    """
+    if scoped:
+        apply()
+    handle = _xlogy(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def diff(x: TensorLike, n: int = 1, dim: int = -1, prepend: TensorLike | None = None, append: TensorLike | None = None) -> Tensor:
+    """The differences of neighbours along dim, again and again; of bools whether they differ.
+
+    Args:
+        x: the tensor.
+        n: how often.
+        dim: the dimension.
+        prepend: what comes before x along dim first.
+        append: what comes after it.
+
+    Raises:
+        ValueError: n is negative, x has no dimension, or shapes that do not fit.
+        IndexError: dim out of range.
+
+    Example:
+        >>> y = crt.diff(crt.tensor([1, 4, 9]))
+    """
+    if scoped:
+        apply()
+    handle = _diff(x._handle if type(x) is Tensor else operand(x), as_int(n), as_int(dim), NULL if prepend is None else operand(prepend), NULL if append is None else operand(append))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def take_along_dim(x: TensorLike, index: TensorLike, dim: int | None = None) -> Tensor:
+    """`gather` for which the other dimensions broadcast: elements along dim at the places that argsort, argmax and their like give.
+
+    Args:
+        x: the tensor.
+        index: integers, negative ones from the end, with as many dimensions as x.
+        dim: the dimension that they count along; without it x and index count as one dimension each.
+
+    Raises:
+        IndexError: dim out of range; a place out of range, which is found when the operator runs.
+        ValueError: different numbers of dimensions, or shapes that do not broadcast.
+        TypeError: an index that is not of integers.
+
+    Example:
+        >>> y = crt.take_along_dim(crt.tensor([[3.0, 1.0, 2.0]]), crt.tensor([[1, 2, 0]]), 1)
+    """
+    if scoped:
+        apply()
+    handle = _take_along_dim(x._handle if type(x) is Tensor else operand(x), index._handle if type(index) is Tensor else operand(index), optional_int(dim))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def bucketize(x: TensorLike, boundaries: TensorLike, right: bool = False) -> Tensor:
+    """Between which boundaries each element stands, as int64; see `searchsorted`.
+
+    Args:
+        x: a tensor or a number.
+        boundaries: one dimension, in ascending order.
+        right: an element that equals a boundary comes after it.
+
+    Raises:
+        ValueError: boundaries of another number of dimensions.
+
+    Example:
+        >>> y = crt.bucketize(crt.tensor([0.5, 2.0]), crt.tensor([1.0, 2.0, 3.0]))
+    """
+    if scoped:
+        apply()
+    handle = _bucketize(x._handle if type(x) is Tensor else operand(x), boundaries._handle if type(boundaries) is Tensor else operand(boundaries), right)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def mm(a: TensorLike, b: TensorLike) -> Tensor:
+    """The product of two matrices; see `matmul`.
+
+    Args:
+        a: a matrix.
+        b: a matrix with as many rows as a has columns.
+
+    Raises:
+        ValueError: other numbers of dimensions, or inner sizes that differ.
+        TypeError: bools, different dtypes, or a number.
+
+    Example:
+        >>> y = crt.mm(crt.ones([2, 3]), crt.ones([3, 4]))
+    """
+    if scoped:
+        apply()
+    handle = _mm(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def hstack(tensors: Iterable[TensorLike]) -> Tensor:
+    """The tensors one after the other along the second dimension, along the first where they have one or none.
+
+    Args:
+        tensors: at least one tensor.
+
+    Raises:
+        ValueError: no tensors, or shapes that do not fit.
+
+    Example:
+        >>> y = crt.hstack([crt.arange(0, 2), crt.arange(5, 7)])
+    """
+    handles, count, tensors = operands(tensors)
+    if scoped:
+        apply()
+    handle = _hstack(handles, count)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def vstack(tensors: Iterable[TensorLike]) -> Tensor:
+    """The tensors one after the other along the first dimension; those of one dimension or none are rows.
+
+    Args:
+        tensors: at least one tensor.
+
+    Raises:
+        ValueError: no tensors, or shapes that do not fit.
+
+    Example:
+        >>> y = crt.vstack([crt.arange(0, 2), crt.arange(5, 7)])
+    """
+    handles, count, tensors = operands(tensors)
+    if scoped:
+        apply()
+    handle = _vstack(handles, count)
+    if origins:
+        attend()
+    if not handle:
+        raise_error()
+    result = new(Tensor)
+    result._handle = handle
+    return result
+
+
+def channel_shuffle(x: TensorLike, groups: int) -> Tensor:
+    """The channels, which are the last dimension, in another order: one of each group, then the next of each.  A copy.
+
+    Args:
+        x: [..., channels].
+        groups: how many groups the channels fall into.
+
+    Raises:
+        ValueError: x has no dimension, groups is not positive, or the channels are no multiple of it.
+
+    Example:
+        >>> y = crt.channel_shuffle(crt.arange(0, 6), 2)
+    """
+    if scoped:
+        apply()
+    handle = _channel_shuffle(x._handle if type(x) is Tensor else operand(x), as_int(groups))
     if origins:
         attend()
     if not handle:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from operator import index
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from . import ops
 from ._enums import ClikaRTIndexError, ClikaRTTypeError, ClikaRTValueError
@@ -132,6 +132,28 @@ def meshgrid(*tensors: Tensor, indexing: Literal["ij", "xy"] = "ij") -> list[Ten
     shape = [tensors[i].numel() for i in order]
     places = [[-1 if order[d] == i else 1 for d in range(len(shape))] for i in range(len(tensors))]
     return [ops.expand(ops.reshape(t, place), shape) for t, place in zip(tensors, places, strict=True)]
+
+
+def cat(tensors: Iterable[TensorLike], dim: int = 0) -> Tensor:
+    """The tensors one after the other; the name that torch has for :func:`clika_runtime.concat`."""
+    return ops.concat(tensors, dim)
+
+
+def swapaxes(x: TensorLike, dim0: int, dim1: int) -> Tensor:
+    """Two dimensions in each other's place, as a view; another name of :func:`clika_runtime.transpose`."""
+    return ops.transpose(x, dim0, dim1)
+
+
+class AminmaxResult(NamedTuple):
+    """What :func:`clika_runtime.aminmax` returns."""
+
+    min: Tensor
+    max: Tensor
+
+
+def aminmax(x: TensorLike, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> AminmaxResult:
+    """The smallest and the largest element, of all or along a dimension; see :func:`clika_runtime.amin`."""
+    return AminmaxResult(ops.amin(x, dim, keepdim), ops.amax(x, dim, keepdim))
 
 
 def contiguous(x: Tensor) -> Tensor:

@@ -275,6 +275,22 @@ enum class OpCode : std::int32_t {
     Dropout = 544,
     Multinomial = 545,
     Randperm = 546,
+    Rrelu = 700,
+    GumbelSoftmax = 701,
+    Normalize = 702,
+    CosineSimilarity = 703,
+    PairwiseDistance = 704,
+    Nansum = 705,
+    Nanmean = 706,
+    Logit = 707,
+    Xlogy = 708,
+    Diff = 709,
+    TakeAlongDim = 710,
+    Bucketize = 711,
+    Mm = 712,
+    Hstack = 713,
+    Vstack = 714,
+    ChannelShuffle = 715,
 };
 
 /// Kinds of graph nodes.

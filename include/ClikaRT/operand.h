@@ -16,6 +16,10 @@ class Tensor;
 
 using Shape = std::vector<std::int64_t>;
 
+/// As the padding of a convolution: as many zeros as the result needs to have x's sizes, for which the stride must be 1; of an odd
+/// number of them one more is at the end.
+inline constexpr std::int64_t same_padding = CLIKART_PADDING_SAME;
+
 /// Sizes or dimensions, or std::nullopt; also written as a list: x.sum({0, 1}).
 class OptionalShape : public std::optional<Shape> {
 public:

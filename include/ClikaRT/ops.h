@@ -2246,7 +2246,7 @@ inline Tensor index(const Operand& x, const std::vector<Tensor>& indices, const 
 ///
 /// Args:
 ///     x: the tensor.
-///     values: a tensor or a number, broadcast to what index would give.
+///     values: a tensor of x's dtype, or a number, which is converted; broadcast to what index would give.
 ///     indices: integers, negative ones from the end: one tensor for each of dims.
 ///     dims: the dimensions that they count along, in ascending order.
 ///     accumulate: add to the elements.
@@ -2254,7 +2254,7 @@ inline Tensor index(const Operand& x, const std::vector<Tensor>& indices, const 
 /// Raises:
 ///     IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
 ///     ValueError: shapes that do not broadcast, indices not as many as dims, or dims that do not ascend.
-///     TypeError: an index that is not of integers, values of a higher kind than x.
+///     TypeError: an index that is not of integers, values of another dtype than x.
 inline Tensor index_put(const Operand& x, const Operand& values, const std::vector<Tensor>& indices, const Shape& dims, bool accumulate = false) {
     return Tensor::adopt(clikart_index_put(x.handle(), values.handle(), detail::handles(indices).data(), indices.size(), dims.data(), dims.size(), accumulate));
 }
@@ -2963,7 +2963,8 @@ inline Tensor triu(const Operand& x, std::int64_t diagonal = 0) {
 ///     weight: [out, k, in / groups].
 ///     bias: [out].
 ///     stride: the step from one window to the next.
-///     padding: how many zeros are around x, at each side.
+///     padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
+///         to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
 ///     dilation: the step between the elements of a window.
 ///     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
 ///
@@ -2982,7 +2983,8 @@ inline Tensor conv1d(const Operand& x, const Operand& weight, const std::optiona
 ///     weight: [out, kh, kw, in / groups].
 ///     bias: [out].
 ///     stride: the step from one window to the next.
-///     padding: how many zeros are around x, at each side.
+///     padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
+///         to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
 ///     dilation: the step between the elements of a window.
 ///     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
 ///
@@ -3001,7 +3003,8 @@ inline Tensor conv2d(const Operand& x, const Operand& weight, const std::optiona
 ///     weight: [out, kd, kh, kw, in / groups].
 ///     bias: [out].
 ///     stride: the step from one window to the next.
-///     padding: how many zeros are around x, at each side.
+///     padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
+///         to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
 ///     dilation: the step between the elements of a window.
 ///     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
 ///
@@ -3568,6 +3571,228 @@ inline Tensor randperm(std::int64_t n, std::optional<DataType> dtype = std::null
     return Tensor::adopt(clikart_randperm(n, dtype ? static_cast<clikart_dtype>(*dtype) : CLIKART_UNSPECIFIED, generator.handle(), where.c_placement()));
 }
 
+/// x where it is positive, else x times a factor: drawn anew for each element while training, else the mean of both limits.
+///
+/// Args:
+///     x: a tensor of floats.
+///     lower: the smallest factor.
+///     upper: the largest.
+///     training: whether factors are drawn.
+///     generator: where they are drawn from; without it the process's own generator.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+///     ValueError: lower is above upper, or one of them is not finite.
+inline Tensor rrelu(const Operand& x, double lower = 0.125, double upper = 0.3333333333333333, bool training = false, const Generator& generator = Generator::of_process()) {
+    return Tensor::adopt(clikart_rrelu(x.handle(), lower, upper, training, generator.handle()));
+}
+
+/// A softened choice along dim with the likelihoods that the logits stand for: softmax((logits + noise) / tau), with noise from
+/// Gumbel's distribution.
+///
+/// Args:
+///     logits: a tensor of floats.
+///     tau: the temperature; the smaller, the closer to a choice of one.
+///     hard: 1 at the largest of them and 0 elsewhere instead.
+///     dim: the dimension that is chosen along.
+///     generator: where the noise is drawn from; without it the process's own generator.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+///     ValueError: tau is not positive.
+///     IndexError: dim out of range.
+inline Tensor gumbel_softmax(const Operand& logits, double tau = 1.0, bool hard = false, std::int64_t dim = -1, const Generator& generator = Generator::of_process()) {
+    return Tensor::adopt(clikart_gumbel_softmax(logits.handle(), tau, hard, dim, generator.handle()));
+}
+
+/// x divided by its p-norm along dim, or by eps where that is larger.
+///
+/// Args:
+///     x: a tensor of floats.
+///     p: which norm; see `norm`.
+///     dim: the dimension, or several.
+///     eps: the least divisor.
+///
+/// Raises:
+///     TypeError: a tensor that is not floating point.
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice.
+inline Tensor normalize(const Operand& x, double p = 2.0, const Shape& dim = Shape{1}, double eps = 1e-12) {
+    return Tensor::adopt(clikart_normalize(x.handle(), p, dim.data(), dim.size(), eps));
+}
+
+/// The cosine of the angle between vectors along dim: the sum of the products of both, each divided by its norm.
+///
+/// Args:
+///     x1: a tensor.
+///     x2: a tensor; the shapes broadcast.
+///     dim: the dimension of the vectors in what they broadcast to.
+///     eps: the least that is divided by.
+///
+/// Raises:
+///     TypeError: tensors that promote to something else than floats.
+///     ValueError: the shapes do not broadcast.
+///     IndexError: dim out of range.
+inline Tensor cosine_similarity(const Operand& x1, const Operand& x2, std::int64_t dim = 1, double eps = 1e-8) {
+    return Tensor::adopt(clikart_cosine_similarity(x1.handle(), x2.handle(), dim, eps));
+}
+
+/// The p-norm of x1 - x2 + eps along the last dimension.
+///
+/// Args:
+///     x1: a tensor.
+///     x2: a tensor; the shapes broadcast.  Integers and bools count as float32.
+///     p: which norm; see `norm`.
+///     eps: what is added to each difference.
+///     keepdim: keep the last dimension with size 1.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor pairwise_distance(const Operand& x1, const Operand& x2, double p = 2.0, double eps = 1e-6, bool keepdim = false) {
+    return Tensor::adopt(clikart_pairwise_distance(x1.handle(), x2.handle(), p, eps, keepdim));
+}
+
+/// The sum along dims of what is not NaN; see `sum`.
+///
+/// Args:
+///     x: the tensor.
+///     dims: the dimensions to sum over; all of them without it or when it is empty.
+///     keepdim: keep the reduced dimensions with size 1.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice.
+inline Tensor nansum(const Operand& x, const OptionalShape& dims = std::nullopt, bool keepdim = false) {
+    return Tensor::adopt(clikart_nansum(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, keepdim));
+}
+
+/// The mean along dims of what is not NaN; NaN where nothing is.
+///
+/// Args:
+///     x: a tensor of floats.
+///     dims: the dimensions to average over; all of them without it or when it is empty.
+///     keepdim: keep the reduced dimensions with size 1.
+///
+/// Raises:
+///     IndexError: a dimension out of range.
+///     ValueError: a dimension named twice.
+///     TypeError: a tensor that is not floating point.
+inline Tensor nanmean(const Operand& x, const OptionalShape& dims = std::nullopt, bool keepdim = false) {
+    return Tensor::adopt(clikart_nanmean(x.handle(), detail::data_or_null(dims), dims ? dims->size() : 0, keepdim));
+}
+
+/// log(x / (1 - x)), the inverse of sigmoid; NaN outside [0, 1].
+///
+/// Args:
+///     x: the tensor; integers and bools count as float32.
+///     eps: x is first brought into [eps, 1 - eps]; not without it.
+inline Tensor logit(const Operand& x, std::optional<double> eps = std::nullopt) {
+    return Tensor::adopt(clikart_logit(x.handle(), eps ? &*eps : nullptr));
+}
+
+/// a times the logarithm of b, and 0 where a is 0 and b not NaN.
+///
+/// Args:
+///     a: a tensor or a number.
+///     b: a tensor or a number; the shapes broadcast.  Integers and bools count as float32.
+///
+/// Raises:
+///     ValueError: the shapes do not broadcast.
+inline Tensor xlogy(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_xlogy(a.handle(), b.handle()));
+}
+
+/// The differences of neighbours along dim, again and again; of bools whether they differ.
+///
+/// Args:
+///     x: the tensor.
+///     n: how often.
+///     dim: the dimension.
+///     prepend: what comes before x along dim first.
+///     append: what comes after it.
+///
+/// Raises:
+///     ValueError: n is negative, x has no dimension, or shapes that do not fit.
+///     IndexError: dim out of range.
+inline Tensor diff(const Operand& x, std::int64_t n = 1, std::int64_t dim = -1, const std::optional<Operand>& prepend = std::nullopt, const std::optional<Operand>& append = std::nullopt) {
+    return Tensor::adopt(clikart_diff(x.handle(), n, dim, prepend ? prepend->handle() : nullptr, append ? append->handle() : nullptr));
+}
+
+/// `gather` for which the other dimensions broadcast: elements along dim at the places that argsort, argmax and their like give.
+///
+/// Args:
+///     x: the tensor.
+///     index: integers, negative ones from the end, with as many dimensions as x.
+///     dim: the dimension that they count along; without it x and index count as one dimension each.
+///
+/// Raises:
+///     IndexError: dim out of range; a place out of range, which is found when the operator runs.
+///     ValueError: different numbers of dimensions, or shapes that do not broadcast.
+///     TypeError: an index that is not of integers.
+inline Tensor take_along_dim(const Operand& x, const Operand& index, std::optional<std::int64_t> dim = std::nullopt) {
+    return Tensor::adopt(clikart_take_along_dim(x.handle(), index.handle(), dim ? &*dim : nullptr));
+}
+
+/// Between which boundaries each element stands, as int64; see `searchsorted`.
+///
+/// Args:
+///     x: a tensor or a number.
+///     boundaries: one dimension, in ascending order.
+///     right: an element that equals a boundary comes after it.
+///
+/// Raises:
+///     ValueError: boundaries of another number of dimensions.
+inline Tensor bucketize(const Operand& x, const Operand& boundaries, bool right = false) {
+    return Tensor::adopt(clikart_bucketize(x.handle(), boundaries.handle(), right));
+}
+
+/// The product of two matrices; see `matmul`.
+///
+/// Args:
+///     a: a matrix.
+///     b: a matrix with as many rows as a has columns.
+///
+/// Raises:
+///     ValueError: other numbers of dimensions, or inner sizes that differ.
+///     TypeError: bools, different dtypes, or a number.
+inline Tensor mm(const Operand& a, const Operand& b) {
+    return Tensor::adopt(clikart_mm(a.handle(), b.handle()));
+}
+
+/// The tensors one after the other along the second dimension, along the first where they have one or none.
+///
+/// Args:
+///     tensors: at least one tensor.
+///
+/// Raises:
+///     ValueError: no tensors, or shapes that do not fit.
+inline Tensor hstack(const std::vector<Tensor>& tensors) {
+    return Tensor::adopt(clikart_hstack(detail::handles(tensors).data(), tensors.size()));
+}
+
+/// The tensors one after the other along the first dimension; those of one dimension or none are rows.
+///
+/// Args:
+///     tensors: at least one tensor.
+///
+/// Raises:
+///     ValueError: no tensors, or shapes that do not fit.
+inline Tensor vstack(const std::vector<Tensor>& tensors) {
+    return Tensor::adopt(clikart_vstack(detail::handles(tensors).data(), tensors.size()));
+}
+
+/// The channels, which are the last dimension, in another order: one of each group, then the next of each.  A copy.
+///
+/// Args:
+///     x: [..., channels].
+///     groups: how many groups the channels fall into.
+///
+/// Raises:
+///     ValueError: x has no dimension, groups is not positive, or the channels are no multiple of it.
+inline Tensor channel_shuffle(const Operand& x, std::int64_t groups) {
+    return Tensor::adopt(clikart_channel_shuffle(x.handle(), groups));
+}
+
 /// A tensor of ones.
 inline Tensor ones(const Shape& shape, DataType dtype = DataType::Float32, const StreamOrDevice& where = {}) {
     return full(shape, 1, dtype, where);
@@ -3897,6 +4122,20 @@ inline Tensor TensorMethods::rotary_embedding(const Operand& cos, const Operand&
 inline Tensor TensorMethods::bernoulli(const Generator& generator) const { return ops::bernoulli(self(), generator); }
 inline Tensor TensorMethods::dropout(double p, bool training, const Generator& generator) const { return ops::dropout(self(), p, training, generator); }
 inline Tensor TensorMethods::multinomial(std::int64_t num_samples, bool replacement, const Generator& generator) const { return ops::multinomial(self(), num_samples, replacement, generator); }
+inline Tensor TensorMethods::rrelu(double lower, double upper, bool training, const Generator& generator) const { return ops::rrelu(self(), lower, upper, training, generator); }
+inline Tensor TensorMethods::gumbel_softmax(double tau, bool hard, std::int64_t dim, const Generator& generator) const { return ops::gumbel_softmax(self(), tau, hard, dim, generator); }
+inline Tensor TensorMethods::normalize(double p, const Shape& dim, double eps) const { return ops::normalize(self(), p, dim, eps); }
+inline Tensor TensorMethods::cosine_similarity(const Operand& x2, std::int64_t dim, double eps) const { return ops::cosine_similarity(self(), x2, dim, eps); }
+inline Tensor TensorMethods::pairwise_distance(const Operand& x2, double p, double eps, bool keepdim) const { return ops::pairwise_distance(self(), x2, p, eps, keepdim); }
+inline Tensor TensorMethods::nansum(const OptionalShape& dims, bool keepdim) const { return ops::nansum(self(), dims, keepdim); }
+inline Tensor TensorMethods::nanmean(const OptionalShape& dims, bool keepdim) const { return ops::nanmean(self(), dims, keepdim); }
+inline Tensor TensorMethods::logit(std::optional<double> eps) const { return ops::logit(self(), eps); }
+inline Tensor TensorMethods::xlogy(const Operand& b) const { return ops::xlogy(self(), b); }
+inline Tensor TensorMethods::diff(std::int64_t n, std::int64_t dim, const std::optional<Operand>& prepend, const std::optional<Operand>& append) const { return ops::diff(self(), n, dim, prepend, append); }
+inline Tensor TensorMethods::take_along_dim(const Operand& index, std::optional<std::int64_t> dim) const { return ops::take_along_dim(self(), index, dim); }
+inline Tensor TensorMethods::bucketize(const Operand& boundaries, bool right) const { return ops::bucketize(self(), boundaries, right); }
+inline Tensor TensorMethods::mm(const Operand& b) const { return ops::mm(self(), b); }
+inline Tensor TensorMethods::channel_shuffle(std::int64_t groups) const { return ops::channel_shuffle(self(), groups); }
 
 }  // namespace detail
 }  // namespace v1

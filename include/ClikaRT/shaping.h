@@ -143,6 +143,22 @@ inline Tensor contiguous(const Tensor& x) {
 inline Tensor clone(const Operand& x) {
     return copy(x);
 }
+/// The tensors one after the other; the name that torch has for concat().
+inline Tensor cat(const std::vector<Tensor>& tensors, std::int64_t dim = 0) {
+    return concat(tensors, dim);
+}
+/// Two dimensions in each other's place, as a view; another name of transpose().
+inline Tensor swapaxes(const Operand& x, std::int64_t dim0, std::int64_t dim1) {
+    return transpose(x, dim0, dim1);
+}
+/// What aminmax() returns.
+struct AminmaxResult {
+    Tensor min, max;
+};
+/// The smallest and the largest element, of all or along a dimension; see amin().
+inline AminmaxResult aminmax(const Operand& x, const OptionalShape& dim = std::nullopt, bool keepdim = false) {
+    return {amin(x, dim, keepdim), amax(x, dim, keepdim)};
+}
 /// Whether all elements are close; see isclose().  Waits for the values.
 inline bool allclose(const Operand& a, const Operand& b, double rtol = 1e-05, double atol = 1e-08, bool equal_nan = false) {
     return sum(logical_not(isclose(a, b, rtol, atol, equal_nan))).item<std::int64_t>() == 0;

@@ -635,6 +635,34 @@ public:
     Tensor dropout(double p = 0.5, bool training = true, const Generator& generator = Generator::of_process()) const;
     /// See ops::multinomial.
     Tensor multinomial(std::int64_t num_samples, bool replacement = false, const Generator& generator = Generator::of_process()) const;
+    /// See ops::rrelu.
+    Tensor rrelu(double lower = 0.125, double upper = 0.3333333333333333, bool training = false, const Generator& generator = Generator::of_process()) const;
+    /// See ops::gumbel_softmax.
+    Tensor gumbel_softmax(double tau = 1.0, bool hard = false, std::int64_t dim = -1, const Generator& generator = Generator::of_process()) const;
+    /// See ops::normalize.
+    Tensor normalize(double p = 2.0, const Shape& dim = Shape{1}, double eps = 1e-12) const;
+    /// See ops::cosine_similarity.
+    Tensor cosine_similarity(const Operand& x2, std::int64_t dim = 1, double eps = 1e-8) const;
+    /// See ops::pairwise_distance.
+    Tensor pairwise_distance(const Operand& x2, double p = 2.0, double eps = 1e-6, bool keepdim = false) const;
+    /// See ops::nansum.
+    Tensor nansum(const OptionalShape& dims = std::nullopt, bool keepdim = false) const;
+    /// See ops::nanmean.
+    Tensor nanmean(const OptionalShape& dims = std::nullopt, bool keepdim = false) const;
+    /// See ops::logit.
+    Tensor logit(std::optional<double> eps = std::nullopt) const;
+    /// See ops::xlogy.
+    Tensor xlogy(const Operand& b) const;
+    /// See ops::diff.
+    Tensor diff(std::int64_t n = 1, std::int64_t dim = -1, const std::optional<Operand>& prepend = std::nullopt, const std::optional<Operand>& append = std::nullopt) const;
+    /// See ops::take_along_dim.
+    Tensor take_along_dim(const Operand& index, std::optional<std::int64_t> dim = std::nullopt) const;
+    /// See ops::bucketize.
+    Tensor bucketize(const Operand& boundaries, bool right = false) const;
+    /// See ops::mm.
+    Tensor mm(const Operand& b) const;
+    /// See ops::channel_shuffle.
+    Tensor channel_shuffle(std::int64_t groups) const;
 
 protected:
     TensorMethods() = default;

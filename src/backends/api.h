@@ -62,6 +62,9 @@ struct Attributes {
     void add_optional_list(const char* op, const char* name, const int64_t* values, size_t n);
 };
 
+/// The padding of a convolution whose result has the sizes of its input; nobody comes to it by a calculation.
+inline constexpr int64_t kSamePadding = -INT32_MAX;
+
 /// One piece of a loop; see KernelCall::parallel_for.
 using PieceFn = void (*)(void* context, int64_t piece);
 

@@ -20,6 +20,8 @@ Recorder*& thread_recorder() noexcept {
 
 namespace {
 
+thread_local const char* call_of_parts = nullptr;  // the name of the outermost
+
 std::atomic<int32_t> failing_op{0};  // the operator that fail_kernel named
 std::atomic<int64_t> calls_before_failure{0};
 
@@ -47,7 +49,8 @@ public:
 
     void run() override {
         if (fails_on_purpose(info_.code)) fail(ErrorKind::Error, "failed as it was told to");
-        if (outputs[0]->size_known() && outputs[0]->numel() == 0) return;  // submitted all the same: a failure of its inputs is also its own
+        // Submitted all the same: a failure of its inputs is also its own, and places may be wrong where nothing stands either.
+        if (outputs[0]->size_known() && outputs[0]->numel() == 0 && !looks_at_places()) return;
         SmallVector<View, 4> in;
         SmallVector<View, 2> out;
         for (const auto& t : inputs) in.push_back(view_of(*t));
@@ -61,6 +64,11 @@ public:
     }
 
 private:
+    /// Whether an operand may name places that are not there although the result is empty.
+    bool looks_at_places() const noexcept {
+        const OpCode op = info_.code;
+        return op == OpCode::IndexSelect || op == OpCode::Index || op == OpCode::IndexPut || op == OpCode::Embedding;
+    }
     static View view_of(const Tensor& t) { return {t.data(), t.shape().data(), t.strides().data(), t.rank(), static_cast<int32_t>(t.dtype())}; }
     static void run_pieces(int64_t pieces, PieceFn piece, void* context) { ThreadPool::instance().parallel_for(pieces, piece, context); }
     static void find_size(const KernelCall* call, int64_t size) {
@@ -80,7 +88,7 @@ KernelFn find_kernel(const OpInfo& info, DType dtype) {
     if (is_packed(dtype)) known = info.code == OpCode::Cast || info.code == OpCode::Copy || info.code == OpCode::Full;
     if (is_complex(dtype)) known = info.code == OpCode::Copy;
     const KernelFn kernel = known ? cpu_backend().find_kernel(static_cast<int32_t>(info.code), static_cast<int32_t>(dtype)) : nullptr;
-    if (!kernel) fail(ErrorKind::NotImplemented, "op '{}' has no {} kernel on cpu", info.name, name_of(dtype));
+    if (!kernel) fail(ErrorKind::NotImplemented, "op '{}' has no {} kernel on cpu", call_of_parts ? call_of_parts : info.name, name_of(dtype));
     return kernel;
 }
 
@@ -202,6 +210,20 @@ void dispatch(KernelWork&& work, const Ref<Stream>& on, std::span<const Ref<Tens
 
 }  // namespace
 
+CallOfParts::CallOfParts(const char* name) noexcept : name_(name), outermost_(!call_of_parts) {
+    if (outermost_) call_of_parts = name;
+}
+
+CallOfParts::~CallOfParts() {
+    if (outermost_) call_of_parts = nullptr;
+}
+
+void CallOfParts::refuse(const Failure& failure) const {
+    const std::string &text = failure.error()->message(), name = name_;
+    if (!outermost_ || text.starts_with(name + ": ") || text.starts_with("op '" + name + "'")) throw;
+    throw Failure(failure.error()->kind(), name + ": " + text);
+}
+
 Ref<Tensor> call(OpCode op, std::span<Tensor* const> given, const Attributes& attributes, const Placement& placement, Generator* generator) {
     return std::move(call_many(op, given, attributes, placement, generator)[0]);
 }
@@ -211,7 +233,7 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     if (info.composite) {
         common_device(info, given);
         require_sizes(given, info.name);
-        return {info.composite(OpCall{info, given, attributes, generator})};
+        return {made_of_parts(info.name, [&] { return info.composite(OpCall{info, given, attributes, generator}); })};
     }
     const ThreadSettings& thread = thread_settings;
     const Device of_inputs = common_device(info, given);

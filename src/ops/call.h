@@ -31,6 +31,33 @@ Results call_many(OpCode op, std::span<Tensor* const> inputs, const Attributes& 
 /// its kind (a float result into integers).
 void call_in_place(OpCode op, std::span<Tensor* const> inputs, const Attributes& attributes, Generator* generator = nullptr);
 
+/// While it lives, the thread's calls are parts of a call of `name`: a kernel that they lack is lacking there.  Of several around each
+/// other the outermost counts.
+class CallOfParts {
+public:
+    explicit CallOfParts(const char* name) noexcept;
+    ~CallOfParts();
+    CallOfParts(const CallOfParts&) = delete;
+    CallOfParts& operator=(const CallOfParts&) = delete;
+    /// Throws on what a part threw, with the name in front.  Call inside a catch block.
+    [[noreturn]] void refuse(const Failure& failure) const;
+
+private:
+    const char* const name_;
+    const bool outermost_;
+};
+
+/// The result of parts(), whose failures begin with `name`.
+template <class F>
+Ref<Tensor> made_of_parts(const char* name, F&& parts) {
+    const CallOfParts whole(name);
+    try {
+        return parts();
+    } catch (const Failure& failure) {
+        whole.refuse(failure);
+    }
+}
+
 /// Copies `from`, broadcast and converted, over `to`.  Throws as call_in_place.
 void copy_into(Tensor& to, Tensor& from);
 

@@ -63,8 +63,11 @@ DTypes dtype_scatter(const OpCall& call) {
 
 DTypes dtype_index_put(const OpCall& call) {
     for (const Tensor* index : call.inputs.subspan(2)) require_integers(call, *index);
+    const Tensor& values = *call.inputs[1];
     const DType t = own_dtype(*call.inputs[0]);
-    require_category(call, *call.inputs[1], t);
+    if (!values.weak && values.dtype() != t) {
+        fail(ErrorKind::Type, "{}: {} cannot be put into a tensor of {}; cast it first", call.info.name, describe(values), name_of(t));
+    }
     require_fitting_numbers(call, t);
     if (call.attributes.integer(attribute::index_put_accumulate) && category_of(t) == DTypeCategory::Float && !computes(t)) {
         fail(ErrorKind::NotImplemented, "{}: does not compute in {}", call.info.name, name_of(t));

@@ -42,7 +42,7 @@ DTypes dtype_bincount(const OpCall&);       // int64 for counts of integers, els
 DTypes dtype_indexed(const OpCall&);        // as the first input; the others are integers, which stay as they are
 DTypes dtype_embedding(const OpCall&);      // as the second input; the first is integers
 DTypes dtype_scatter(const OpCall&);        // as the first input; the second is integers, the third is cast
-DTypes dtype_index_put(const OpCall&);      // as the first input; the second is cast, all others are integers
+DTypes dtype_index_put(const OpCall&);      // as the first input and the second, unless that is a number; all others are integers
 DTypes dtype_masked(const OpCall&);         // as the first input; the second is bool, a third is cast
 DTypes dtype_convolution(const OpCall&);    // floats, all inputs of one dtype
 DTypes dtype_max_indices(const OpCall&);    // as the input, which is not bool, and int64

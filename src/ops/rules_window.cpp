@@ -27,8 +27,8 @@ struct Windows {
     int64_t channels() const { return shape()[shape().rank() - 1]; }
     int64_t size(int dim) const { return shape()[batched + dim]; }
 
-    /// The entries of a list, each of them within [least, kLargest].
-    Dims entries(int position, const char* what, int64_t least) const {
+    /// The entries of a list, each of them within [least, kLargest], or what else is allowed.
+    Dims entries(int position, const char* what, int64_t least, int64_t also = kLargest) const {
         const Attributes& attributes = call.attributes;
         const int64_t length = attributes.length(position);
         const Dims given(std::span(attributes.list(position), static_cast<size_t>(length)));
@@ -38,7 +38,7 @@ struct Windows {
         Dims all;
         for (int d = 0; d < spatial; ++d) {
             all.push_back(attributes.entry(position, d));
-            if (all[d] < least || all[d] > kLargest) {
+            if ((all[d] < least && all[d] != also) || all[d] > kLargest) {
                 fail(ErrorKind::Value, "{}: {} must be from {} to {}, got {}", call.info.name, what, least, kLargest, to_string(given));
             }
         }
@@ -156,10 +156,17 @@ DTypes dtype_max_indices(const OpCall& call) {
 void shape_convolution(const OpCall& call, OutputSpec& out) {
     const Windows windows(call);
     const int64_t channels = channels_of_convolution(windows, false, attribute::conv1d_groups);
-    const Dims stride = windows.entries(attribute::conv1d_stride, "stride", 1), padding = windows.entries(attribute::conv1d_padding, "padding", 0);
-    const Dims dilation = windows.entries(attribute::conv1d_dilation, "dilation", 1);
+    const Dims stride = windows.entries(attribute::conv1d_stride, "stride", 1);
+    const Dims padding = windows.entries(attribute::conv1d_padding, "padding", 0, kSamePadding),
+               dilation = windows.entries(attribute::conv1d_dilation, "dilation", 1);
     Dims sizes;
     for (int d = 0; d < windows.spatial; ++d) {
+        if (padding[d] == kSamePadding) {
+            if (stride[d] != 1) fail(ErrorKind::Value, "{}: padding 'same' needs a stride of 1, got {}", call.info.name, to_string(stride));
+            if (windows.size(d) == 0) fail(ErrorKind::Value, "{}: x has shape {}, there is nothing to pad", call.info.name, to_string(windows.shape()));
+            sizes.push_back(windows.size(d));
+            continue;
+        }
         sizes.push_back(count_of_windows(windows, d, call.inputs[1]->shape()[1 + d], stride[d], padding[d], dilation[d], false));
     }
     windows.answer(sizes, channels, out);

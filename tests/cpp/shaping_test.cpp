@@ -60,6 +60,18 @@ TEST(Shaping, MovedElements) {
     EXPECT_EQ(integers(ops::clamp(x, 1, 3)), (std::vector<std::int64_t>{1, 1, 2, 3, 3, 3}));
     EXPECT_EQ(integers(ops::clamp(x, std::nullopt, 3)), (std::vector<std::int64_t>{0, 1, 2, 3, 3, 3}));
     EXPECT_THROW(ops::clamp(x), ValueError);
+    EXPECT_EQ(integers(ops::cat({x, x}, 1)), (std::vector<std::int64_t>{0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5}));
+    EXPECT_EQ(ops::swapaxes(x, 0, -1).shape(), (Shape{3, 2}));
+    EXPECT_EQ(integers(ops::aminmax(x, {1}).max), (std::vector<std::int64_t>{2, 5}));
+    EXPECT_EQ(integers(ops::aminmax(x).min), (std::vector<std::int64_t>{0}));
+}
+
+TEST(Shaping, PaddingsThatKeepTheSize) {
+    const Tensor x = ops::ones({1, 5, 1}), weight = ops::ones({1, 2, 1});
+    const Tensor same = ops::conv1d(x, weight, std::nullopt, {1}, {same_padding});
+    EXPECT_EQ(same.shape(), (Shape{1, 5, 1}));
+    EXPECT_EQ(same.item_as_vec<float>(), (std::vector<float>{2, 2, 2, 2, 1}));
+    EXPECT_THROW(ops::conv1d(x, weight, std::nullopt, {2}, {same_padding}), ValueError);
 }
 
 TEST(Shaping, CreationLikeOthers) {

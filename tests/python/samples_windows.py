@@ -25,10 +25,13 @@ def every(value: Any, n: int) -> tuple[int, ...]:
 
 def convolution_oracle(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> np.ndarray:
     n = weight.ndim - 2
-    stride, padding, dilation = every(stride, n), every(padding, n), every(dilation, n)
+    stride, dilation, kernel = every(stride, n), every(dilation, n), weight.shape[1:-1]
     batched = x if x.ndim == n + 2 else x[None]
-    padded = np.pad(batched, [(0, 0), *((p, p) for p in padding), (0, 0)])
-    kernel = weight.shape[1:-1]
+    if padding == "same":
+        around = [(total // 2, total - total // 2) for total in ((k - 1) * step for k, step in zip(kernel, dilation, strict=True))]
+    else:
+        around = [(p, p) for p in every(0 if padding == "valid" else padding, n)]
+    padded = np.pad(batched, [(0, 0), *around, (0, 0)])
     sizes = [(padded.shape[1 + d] - (kernel[d] - 1) * dilation[d] - 1) // stride[d] + 1 for d in range(n)]
     inputs, outputs = weight.shape[-1], weight.shape[0] // groups
     out = np.zeros((batched.shape[0], *sizes, weight.shape[0]), x.dtype)
@@ -71,6 +74,14 @@ CONVOLUTIONS: list[tuple[Any, ...]] = [
     (1, 3, 4, 1, (4, 3, 2), (2, 2, 1), 1, 5, 1, True),
     (5, 0, 2, 1, (3, 3, 3), (2, 2, 2), 1, 0, 1, True),
 ]
+#: Paddings that are words; transposed convolutions have none.
+WORDS: list[tuple[Any, ...]] = [
+    (2, 3, 5, 1, (9, 8, 7), (4, 3, 2), 1, "same", 1, True),
+    (1, 16, 32, 1, (10, 9, 6), (2, 3, 4), 1, "same", (3, 1, 2), False),
+    (None, 4, 6, 2, (6, 5, 4), (2, 3, 2), 1, "same", 1, False),
+    (2, 6, 6, 6, (3, 2, 1), (6, 6, 6), 1, "same", 1, True),
+    (1, 8, 12, 4, (7, 6, 5), (3, 3, 2), 2, "valid", 1, True),
+]
 
 
 def _convolution(n: int, transposed: bool) -> Any:
@@ -78,7 +89,7 @@ def _convolution(n: int, transposed: bool) -> Any:
         return list(value[:n]) if isinstance(value, tuple) else value
 
     def make(dtype: str) -> Iterator[dict[str, Any]]:
-        for batch, inputs, outputs, groups, sizes, kernel, stride, padding, dilation, with_bias in CONVOLUTIONS:
+        for batch, inputs, outputs, groups, sizes, kernel, stride, padding, dilation, with_bias in CONVOLUTIONS + ([] if transposed else WORDS):
             first, last = (inputs, outputs // groups) if transposed else (outputs, inputs // groups)
             call = {
                 "x": values((*(() if batch is None else (batch,)), *sizes[:n], inputs), dtype),

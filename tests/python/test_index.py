@@ -164,7 +164,7 @@ def test_writing_in_place():
     crt.index_put_(places, crt.tensor([7, 8, 9]), [places], [0])  # its own index
     assert places.tolist() == [9, 7, 8]
     half = crt.cast(crt.ones(3), crt.float16)
-    crt.index_put_(half, crt.full((5000,), 2.0**-12), [crt.tensor(np.zeros(5000, np.int64))], [0], accumulate=True)
+    crt.index_put_(half, crt.full((5000,), 2.0**-12, crt.float16), [crt.tensor(np.zeros(5000, np.int64))], [0], accumulate=True)
     assert half.tolist() == [float(np.float16(1 + 5000 / 2**12)), 1, 1]
     with pytest.raises(ValueError, match=r"^masked_fill: the result has shape \[2, 3\]"):
         crt.masked_fill_(crt.ones(3), crt.tensor(np.ones((2, 3), bool)), 0)
@@ -215,7 +215,8 @@ def test_nothing_is_written_when_a_place_is_out_of_range():
         (lambda x, i: crt.index(x, [i, crt.tensor([0, 1, 0])], [0, 1]), ValueError, r"index: indices of shapes \[2\] and \[3\]"),
         (lambda x, i: crt.index(x, [x], [0]), TypeError, "index: needs integers"),
         (lambda x, i: crt.index_put(x, crt.ones(2), [i], [0]), ValueError, r"index_put: values of shape \[2\] do not broadcast"),
-        (lambda x, i: crt.index_put(i, 0.5, [i], [0]), TypeError, "index_put: float64 .* cannot be put into a tensor of int64"),
+        (lambda x, i: crt.index_put(i, crt.tensor(0.5), [i], [0]), TypeError, r"index_put: float32 \[\] cannot be put into a tensor of int64; cast it first"),
+        (lambda x, i: crt.index_put(x, crt.tensor(1), [i], [0]), TypeError, r"index_put: int64 \[\] cannot be put into a tensor of float32; cast it first"),
         (lambda x, i: crt.embedding(i, i), ValueError, "embedding: needs a table of two dimensions"),
         (lambda x, i: crt.embedding(x, x), TypeError, "embedding: needs integers"),
         (lambda x, i: crt.masked_select(x, i), TypeError, "masked_select: needs a mask of bools, got int64"),
@@ -245,6 +246,20 @@ def test_places_out_of_range_are_found_late(name, dtype):
             result.numpy()
     with pytest.raises(IndexError, match=r"index .*is out of range for dimension 0 of size 0"):
         OUT[name](crt.ones((0, 3)), crt.tensor([0])).wait()
+
+
+@pytest.mark.parametrize("name", ["index_select", "index", "embedding", "index_put"])
+def test_places_are_checked_where_the_result_is_empty(name):
+    empty = crt.ones((5, 0))
+    for good in ([0, 4, -1], []):
+        assert 0 in OUT[name](empty, crt.tensor(np.array(good, np.int64))).numpy().shape
+    for bad in (5, -6):
+        with pytest.raises(IndexError, match=rf"{name}.*index {bad} is out of range for dimension 0 of size 5"):
+            OUT[name](empty, crt.tensor([0, bad])).numpy()
+    with pytest.raises(IndexError, match=r"index_put.*index 5 is out of range for dimension 0 of size 5"):
+        crt.index_put_(empty, 1, [crt.tensor([5])], [0]).numpy()
+    with pytest.raises(IndexError, match=r"index.*index 9 is out of range for dimension 2 of size 3"):
+        crt.index(crt.ones((2, 0, 3)), [crt.tensor([[1]]), crt.tensor([0, 9])], [0, 2]).numpy()
 
 
 def test_other_late_errors():
@@ -290,7 +305,8 @@ def test_empty_and_0d():
 def test_numbers_keep_the_dtype():
     assert crt.masked_fill(crt.cast(crt.ones(2), crt.float16), crt.tensor([True, False]), 0.5).dtype is crt.float16
     assert crt.scatter(crt.zeros(2), 0, crt.tensor([1]), crt.tensor([3])).tolist() == [0, 3]
-    assert crt.index_put(crt.zeros(2), crt.tensor(np.array([3], np.float64)), [crt.tensor([1])], [0]).dtype is crt.float32
+    assert crt.index_put(crt.zeros(2), 3, [crt.tensor([1])], [0]).dtype is crt.float32
+    assert crt.index_put(crt.tensor([0, 0]), 2.9, [crt.tensor([1])], [0]).tolist() == [0, 2]
     assert crt.sort(1.5).values.dtype is crt.float32
 
 

@@ -1,7 +1,10 @@
 """Indexing, read and written: NumPy is the measure."""
 
+import itertools
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -188,7 +191,7 @@ def test_masks_written_to():
         assert np.array_equal(t.numpy(), want)
     t = crt.tensor(x)
     t[:, t[0] > 1] = -1
-    t[crt.tensor([True, False, False])] = crt.tensor([1, 2, 3, 4])
+    t[crt.tensor([True, False, False])] = crt.tensor([1.0, 2.0, 3.0, 4.0])
     want = x.copy()
     want[:, x[0] > 1] = -1
     want[[True, False, False]] = [1, 2, 3, 4]
@@ -203,12 +206,33 @@ def test_dtypes_are_converted_when_written():
     t[0], t[1:], t[[1]] = 2.9, crt.tensor([1.5, -1.5]), 7.9
     assert t.tolist() == [2, 7, -1]
     flags = crt.zeros(2, crt.bool_)
-    flags[0], flags[[1]] = 3, crt.tensor([0.5])
+    flags[0], flags[[1]] = 3, [0.5]
     assert flags.tolist() == [True, True]
     half = crt.zeros(2, crt.bfloat16)
     half[...] = 0.5
     half[[0]] = 2
     assert half.tolist() == [2, 0.5]
+
+
+def test_what_places_that_are_looked_up_take():
+    """As torch: numbers, one element for a mask, else tensors of the same dtype; lists and arrays, which torch refuses, as numbers."""
+    for dtype, other in itertools.product([torch.float32, torch.int64, torch.bool, torch.float16], repeat=2):
+        x = torch.zeros(4, dtype=dtype)
+        for key in (torch.tensor([True, False, True, False]), torch.tensor([0, 2])):
+            for value in (torch.tensor([1, 2]).to(other), torch.tensor(1).to(other), torch.tensor([1]).to(other), 2.5, True):
+                want, t = x.clone(), crt.tensor(x.numpy())
+                mine = crt.tensor(value.numpy()) if isinstance(value, torch.Tensor) else value
+                try:
+                    want[key] = value
+                except RuntimeError:
+                    with pytest.raises(TypeError, match=r"^index_put: .* cannot be put into a tensor of"):
+                        t[crt.tensor(key.numpy())] = mine
+                else:
+                    t[crt.tensor(key.numpy())] = mine
+                assert np.array_equal(t.numpy(), want.numpy())
+    t = crt.zeros(4, crt.int32)
+    t[[0, 1]], t[t < 1] = np.array([1.9, 2.9]), [7.5, 8.5]
+    assert t.tolist() == [1, 2, 7, 8]
 
 
 def test_what_is_out_of_range():

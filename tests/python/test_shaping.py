@@ -58,6 +58,8 @@ BAD: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (TypeError, "view_dtype", lambda: crt.view_dtype(crt.tensor(X > 1), crt.uint8)),
     (TypeError, "view_dtype", lambda: crt.view_dtype(1.5, crt.int32)),
     (ValueError, "view_dtype", lambda: crt.view_dtype(crt.tensor(X), crt.float64)),
+    (TypeError, "view_dtype", lambda: crt.tensor(X).view(crt.bool_)),
+    (ValueError, "view_dtype", lambda: crt.tensor(X).view(crt.float64)),
     (ValueError, "view_dtype", lambda: crt.view_dtype(crt.tensor(1.0), crt.int8)),
     (ValueError, "view_dtype", lambda: crt.view_dtype(crt.permute(crt.tensor(X), [1, 0]), crt.int16)),
     (ValueError, "view_dtype", lambda: crt.view_dtype(crt.slice(crt.tensor(counted(2, 4)), 1, 1, 3), crt.int64)),
@@ -216,6 +218,7 @@ def test_view_dtype_reads_the_same_bytes() -> None:
     column = crt.slice(x, 1, 2, 4)
     np.testing.assert_array_equal(crt.view_dtype(column, crt.float64).numpy(), array[:, 2:4].view("float64"))
     bits = crt.view_dtype(x, crt.int32)
+    assert x.view(crt.int32).bytes() == bits.bytes() and x.view(crt.uint8).shape[-1] == 4 * x.shape[-1] and x.view(crt.float32).shape == x.shape
     bits.copy_(0)
     assert not x.numpy().any()
     assert crt.view_dtype(crt.ones([3, 0]), crt.float64).shape == (3, 0)

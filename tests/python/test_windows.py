@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ import torch
 import torch.nn.functional as F
 
 import clika_runtime as crt
+from clika_runtime._library import lib
+
+SAME = lib.CLIKART_PADDING_SAME
 
 
 @pytest.fixture(autouse=True)
@@ -198,6 +202,45 @@ def test_results_too_large_for_any_memory() -> None:
     x, weight = crt.ones([1, 4, 4, 1, 2]), crt.ones([2, 3, 3, 1, 1])
     with pytest.raises(ValueError, match=r"^conv_transpose3d: "):
         crt.conv_transpose3d(x, weight, stride=2**31 - 1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_paddings_that_are_words(n: int) -> None:
+    ours, torchs = [getattr(m, f"conv{n}d") for m in (crt, torch.nn.functional)]
+    rng = random.Random(n)
+    torch.manual_seed(n)
+    for number in range(30):
+        sizes, kernel = [[rng.choice(choices) for _ in range(n)] for choices in ([1, 2, 5, 9, 14], [1, 2, 3, 4])]
+        dilation, c, out = rng.choice([1, 2, 3]), rng.choice([1, 3, 16]), rng.choice([1, 8, 300])
+        x, weight = torch.randn(2, c, *sizes), torch.randn(out, c, *kernel)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch says that it pads
+            want = torchs(x, weight, padding="same", dilation=dilation)
+        a, w = crt.tensor(channels_last(x, n)), crt.tensor(channels_last(weight, n))
+        got = ours(a, w, padding="same", dilation=dilation)
+        np.testing.assert_allclose(got.numpy(), channels_last(want, n), rtol=1e-4, atol=1e-4)
+        if number % 5 == 0:
+            assert ours(a, w, padding=SAME, dilation=dilation).bytes() == got.bytes()
+            assert ours(a, w, padding=[SAME] * n, dilation=dilation).bytes() == got.bytes()
+            wide = ours(a.double(), w.double(), padding="same", dilation=dilation)
+            np.testing.assert_allclose(wide.numpy(), channels_last(want, n), rtol=1e-4, atol=1e-4)
+
+
+def test_words_that_are_no_paddings() -> None:
+    x, weight = crt.ones([1, 5, 4]), crt.ones([6, 3, 4])
+    assert crt.conv1d(x, weight, padding="valid", stride=2).shape == (1, 2, 6)
+    with pytest.raises(ValueError, match=r"^conv1d: padding 'same' needs a stride of 1, got \[2\]"):
+        crt.conv1d(x, weight, padding="same", stride=2)
+    with pytest.raises(ValueError, match=r"^conv1d: x has shape \[1, 0, 4\], there is nothing to pad"):
+        crt.conv1d(crt.ones([1, 0, 4]), weight, padding="same")
+    with pytest.raises(ValueError, match=r"^conv1d: padding is 'Same', expected numbers, 'same' or 'valid'"):
+        crt.conv1d(x, weight, padding="Same")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^conv1d: padding must be from 0"):
+        crt.conv1d(x, weight, padding=-2)
+    with pytest.raises(ValueError, match=r"^conv_transpose1d: padding must be from 0"):
+        crt.conv_transpose1d(x, crt.ones([4, 3, 6]), padding=SAME)
+    with pytest.raises(TypeError):
+        crt.conv_transpose1d(x, crt.ones([4, 3, 6]), padding="same")  # type: ignore[arg-type]
 
 
 def test_wrong_dtypes() -> None:

@@ -89,12 +89,11 @@ def op_calls_h(ops: list[Op]) -> str:
     text = NOTE.replace("#include <cstdint>", '#include <optional>\n\n#include "ops/call.h"')
     text += "namespace clikart {\n\n"
     text += "".join(f"Ref<Tensor> composite_{op.name}(const OpCall& call);\n" for op in ops if op.composite)
-    text += "\n// One call each, as from outside; of several results all.\nnamespace op {\n\n"
+    text += "\n// One call each, as from outside; of several results all.  `where` is where the result of one without operands lives.\nnamespace op {\n\n"
     for op in ops:
-        if op.placed:
-            continue
         result = "Ref<Tensor>" if len(op.outputs) == 1 else "Results"
-        text += f"inline {result} {op.name}({', '.join(map(_parameter, op.params))}) {{\n    SmallVector<Tensor*, 4> inputs;\n"
+        params = [*map(_parameter, op.params), *(["const Placement& where"] if op.placed else [])]
+        text += f"inline {result} {op.name}({', '.join(params)}) {{\n    SmallVector<Tensor*, 4> inputs;\n"
         for p in op.tensors:
             text += {
                 "Tensor": f"    inputs.push_back(&{p.name});\n",
@@ -106,8 +105,8 @@ def op_calls_h(ops: list[Op]) -> str:
             bits = [f"int64_t{{{p.name} != nullptr}} << {i}" if p.type == "Tensor?" else f"int64_t{{1}} << {i}" for i, p in enumerate(op.tensors)]
             text += f"    attributes.add({' | '.join(bits)});\n"
         call = "call" if len(op.outputs) == 1 else "call_many"
-        generator = ", {}, generator" if op.random else ""
-        text += f"    return {call}(OpCode::{op.enum}, {{inputs.data(), inputs.size()}}, attributes{generator});\n}}\n\n"
+        rest = f", {'where' if op.placed else '{}'}{', generator' if op.random else ''}" if op.placed or op.random else ""
+        text += f"    return {call}(OpCode::{op.enum}, {{inputs.data(), inputs.size()}}, attributes{rest});\n}}\n\n"
     return text + "}  // namespace op\n\n}  // namespace clikart\n"
 
 

@@ -16,6 +16,7 @@ HINTS = {
     "int?": "int | None",
     "int[]": "int | Sequence[int]",
     "int[]?": "int | Sequence[int] | None",
+    "padding": 'int | Sequence[int] | Literal["same", "valid"]',
     "float": "float",
     "float?": "float | None",
     "bool": "bool",
@@ -64,6 +65,8 @@ def _default(p: Param) -> str:
 
 
 def _argument(op: Op, p: Param) -> str:
+    if p.type == "padding":
+        return f'*padding_list("{op.name}", {p.name})'
     return {
         "Tensor": f"{p.name}._handle if type({p.name}) is Tensor else operand({p.name})",
         "Tensor?": f"NULL if {p.name} is None else operand({p.name})",
@@ -133,7 +136,7 @@ def ops_py(ops: list[Op]) -> str:
     text += "from __future__ import annotations\n\nfrom collections.abc import Iterable, Sequence\nfrom operator import index as as_int\n"
     text += "from typing import Any, Literal, NamedTuple, overload\n\n"
     text += "from ._convert import (\n    TensorLike,\n    choice,\n    destination,\n    dtype_code,\n    generator_handle,\n    int_list,\n    operand,\n"
-    text += "    operands,\n    optional_float,\n    optional_int,\n    placement,\n)\n"
+    text += "    operands,\n    optional_float,\n    optional_int,\n    padding_list,\n    placement,\n)\n"
     text += "from ._library import NULL, attend, ffi, lib, origins, raise_error\nfrom .devices import DeviceLike\nfrom .dtype import DType\n"
     text += "from .random import Generator\nfrom .scopes import apply, scoped\nfrom .streams import Stream\nfrom .tensor import Tensor, wrap\n\n"
     c_names = {op.name: op.c_name for op in ops} | {f"{op.name}_": f"{op.c_name}_" for op in ops if op.in_place}

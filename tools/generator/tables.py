@@ -10,7 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PARAM_TYPES = ("Tensor", "Tensor?", "Tensor[]", "int", "int?", "int[]", "int[]?", "float", "float?", "bool", "dtype", "dtype?", "Generator?")
+PARAM_TYPES = ("Tensor", "Tensor?", "Tensor[]", "int", "int?", "int[]", "int[]?", "padding", "float", "float?", "bool", "dtype", "dtype?", "Generator?")
 KINDS = ("create", "elementwise", "reduce", "row", "view", "join", "product", "index", "window", "random", "composite")
 COLUMNS = {
     "code",
@@ -62,8 +62,8 @@ class Param:
 
     @property
     def kind(self) -> str:
-        """The type, or "enum"."""
-        return "enum" if self.choices else self.type
+        """The type, or "enum"; of paddings "int[]", which they are everywhere but in Python."""
+        return "enum" if self.choices else "int[]" if self.type == "padding" else self.type
 
 
 @dataclass

@@ -202,6 +202,9 @@ CLIKART_API void* clikart_tensor_data(const clikart_tensor* tensor);
 /* Copies `from`, broadcast and converted, over the elements of `to`.  Like an operator with an underscore at its end: it
  * returns at once, and what was called before still sees the old values. */
 CLIKART_API int clikart_copy_(clikart_tensor* to, const clikart_tensor* from);
+/* As the padding of a convolution: as many zeros as the result needs to have x's sizes, for which the stride must be 1; of an odd
+ * number of them one more is at the end. */
+enum { CLIKART_PADDING_SAME = -2147483647 };
 /* Sums of products in index notation, "ij,jk->ik": letters name dimensions, "..." stands for any number of leading ones, a
  * letter that is repeated in one term takes the diagonal, and names that the result lacks are summed over.  Without "->" the
  * result has the names that occur once, in alphabetical order.  The `n` operands have one dtype; they are multiplied from left
@@ -281,7 +284,8 @@ CLIKART_API void clikart_shutdown(void);
  * operator's failure; returns the previous setting. */
 CLIKART_API bool clikart_set_synchronous(bool synchronous);
 
-/* How many threads compute an operator at most, besides those that wait for others: at first CLIKA_NUM_THREADS, or what CPU affinity and control group allow. */
+/* How many threads compute an operator at most, besides those that wait for others: at first CLIKA_NUM_THREADS, or what CPU affinity and control group allow.
+ */
 CLIKART_API int32_t clikart_num_threads(void);
 CLIKART_API int clikart_set_num_threads(int32_t threads);
 

@@ -1508,7 +1508,7 @@ CLIKART_API clikart_tensor* clikart_index(const clikart_tensor* x, const clikart
  *
  * Args:
  *     x: the tensor.
- *     values: a tensor or a number, broadcast to what index would give.
+ *     values: a tensor of x's dtype, or a number, which is converted; broadcast to what index would give.
  *     indices: integers, negative ones from the end: one tensor for each of dims.
  *     dims: the dimensions that they count along, in ascending order.
  *     accumulate: add to the elements.
@@ -1516,7 +1516,7 @@ CLIKART_API clikart_tensor* clikart_index(const clikart_tensor* x, const clikart
  * Raises:
  *     IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
  *     ValueError: shapes that do not broadcast, indices not as many as dims, or dims that do not ascend.
- *     TypeError: an index that is not of integers, values of a higher kind than x. */
+ *     TypeError: an index that is not of integers, values of another dtype than x. */
 CLIKART_API clikart_tensor* clikart_index_put(const clikart_tensor* x, const clikart_tensor* values, const clikart_tensor* const* indices, size_t n_indices, const int64_t* dims, size_t n_dims, bool accumulate);
 CLIKART_API int clikart_index_put_(clikart_tensor* x, const clikart_tensor* values, const clikart_tensor* const* indices, size_t n_indices, const int64_t* dims, size_t n_dims, bool accumulate);
 
@@ -2097,7 +2097,8 @@ CLIKART_API clikart_tensor* clikart_triu(const clikart_tensor* x, int64_t diagon
  *     weight: [out, k, in / groups].
  *     bias: [out].
  *     stride: the step from one window to the next.
- *     padding: how many zeros are around x, at each side.
+ *     padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
+ *         to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
  *     dilation: the step between the elements of a window.
  *     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
  *
@@ -2114,7 +2115,8 @@ CLIKART_API clikart_tensor* clikart_conv1d(const clikart_tensor* x, const clikar
  *     weight: [out, kh, kw, in / groups].
  *     bias: [out].
  *     stride: the step from one window to the next.
- *     padding: how many zeros are around x, at each side.
+ *     padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
+ *         to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
  *     dilation: the step between the elements of a window.
  *     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
  *
@@ -2131,7 +2133,8 @@ CLIKART_API clikart_tensor* clikart_conv2d(const clikart_tensor* x, const clikar
  *     weight: [out, kd, kh, kw, in / groups].
  *     bias: [out].
  *     stride: the step from one window to the next.
- *     padding: how many zeros are around x, at each side.
+ *     padding: how many zeros are around x, at each side; "valid" is none.  "same" (C: CLIKART_PADDING_SAME, C++: same_padding) is as many as the result needs
+ *         to have x's sizes, for which the stride must be 1; of an odd number of them one more is at the end.
  *     dilation: the step between the elements of a window.
  *     groups: the channels fall into so many groups, each with kernels of its own; in and out are multiples of it.
  *
@@ -2610,6 +2613,196 @@ CLIKART_API clikart_tensor* clikart_multinomial(const clikart_tensor* weights, i
  * Raises:
  *     ValueError: n is negative, or the dtype cannot hold the numbers. */
 CLIKART_API clikart_tensor* clikart_randperm(int64_t n, clikart_dtype dtype, clikart_generator* generator, const clikart_placement* where);
+
+/* x where it is positive, else x times a factor: drawn anew for each element while training, else the mean of both limits.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     lower: the smallest factor.
+ *     upper: the largest.
+ *     training: whether factors are drawn.
+ *     generator: where they are drawn from; without it the process's own generator.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point.
+ *     ValueError: lower is above upper, or one of them is not finite. */
+CLIKART_API clikart_tensor* clikart_rrelu(const clikart_tensor* x, double lower, double upper, bool training, clikart_generator* generator);
+
+/* A softened choice along dim with the likelihoods that the logits stand for: softmax((logits + noise) / tau), with noise from
+ * Gumbel's distribution.
+ *
+ * Args:
+ *     logits: a tensor of floats.
+ *     tau: the temperature; the smaller, the closer to a choice of one.
+ *     hard: 1 at the largest of them and 0 elsewhere instead.
+ *     dim: the dimension that is chosen along.
+ *     generator: where the noise is drawn from; without it the process's own generator.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point.
+ *     ValueError: tau is not positive.
+ *     IndexError: dim out of range. */
+CLIKART_API clikart_tensor* clikart_gumbel_softmax(const clikart_tensor* logits, double tau, bool hard, int64_t dim, clikart_generator* generator);
+
+/* x divided by its p-norm along dim, or by eps where that is larger.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     p: which norm; see `norm`.
+ *     dim: the dimension, or several.
+ *     eps: the least divisor.
+ *
+ * Raises:
+ *     TypeError: a tensor that is not floating point.
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice. */
+CLIKART_API clikart_tensor* clikart_normalize(const clikart_tensor* x, double p, const int64_t* dim, size_t n_dim, double eps);
+
+/* The cosine of the angle between vectors along dim: the sum of the products of both, each divided by its norm.
+ *
+ * Args:
+ *     x1: a tensor.
+ *     x2: a tensor; the shapes broadcast.
+ *     dim: the dimension of the vectors in what they broadcast to.
+ *     eps: the least that is divided by.
+ *
+ * Raises:
+ *     TypeError: tensors that promote to something else than floats.
+ *     ValueError: the shapes do not broadcast.
+ *     IndexError: dim out of range. */
+CLIKART_API clikart_tensor* clikart_cosine_similarity(const clikart_tensor* x1, const clikart_tensor* x2, int64_t dim, double eps);
+
+/* The p-norm of x1 - x2 + eps along the last dimension.
+ *
+ * Args:
+ *     x1: a tensor.
+ *     x2: a tensor; the shapes broadcast.  Integers and bools count as float32.
+ *     p: which norm; see `norm`.
+ *     eps: what is added to each difference.
+ *     keepdim: keep the last dimension with size 1.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_pairwise_distance(const clikart_tensor* x1, const clikart_tensor* x2, double p, double eps, bool keepdim);
+
+/* The sum along dims of what is not NaN; see `sum`.
+ *
+ * Args:
+ *     x: the tensor.
+ *     dims: the dimensions to sum over; all of them without it or when it is empty.
+ *     keepdim: keep the reduced dimensions with size 1.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice. */
+CLIKART_API clikart_tensor* clikart_nansum(const clikart_tensor* x, const int64_t* dims, size_t n_dims, bool keepdim);
+
+/* The mean along dims of what is not NaN; NaN where nothing is.
+ *
+ * Args:
+ *     x: a tensor of floats.
+ *     dims: the dimensions to average over; all of them without it or when it is empty.
+ *     keepdim: keep the reduced dimensions with size 1.
+ *
+ * Raises:
+ *     IndexError: a dimension out of range.
+ *     ValueError: a dimension named twice.
+ *     TypeError: a tensor that is not floating point. */
+CLIKART_API clikart_tensor* clikart_nanmean(const clikart_tensor* x, const int64_t* dims, size_t n_dims, bool keepdim);
+
+/* log(x / (1 - x)), the inverse of sigmoid; NaN outside [0, 1].
+ *
+ * Args:
+ *     x: the tensor; integers and bools count as float32.
+ *     eps: x is first brought into [eps, 1 - eps]; not without it. */
+CLIKART_API clikart_tensor* clikart_logit(const clikart_tensor* x, const double* eps);
+
+/* a times the logarithm of b, and 0 where a is 0 and b not NaN.
+ *
+ * Args:
+ *     a: a tensor or a number.
+ *     b: a tensor or a number; the shapes broadcast.  Integers and bools count as float32.
+ *
+ * Raises:
+ *     ValueError: the shapes do not broadcast. */
+CLIKART_API clikart_tensor* clikart_xlogy(const clikart_tensor* a, const clikart_tensor* b);
+
+/* The differences of neighbours along dim, again and again; of bools whether they differ.
+ *
+ * Args:
+ *     x: the tensor.
+ *     n: how often.
+ *     dim: the dimension.
+ *     prepend: what comes before x along dim first.
+ *     append: what comes after it.
+ *
+ * Raises:
+ *     ValueError: n is negative, x has no dimension, or shapes that do not fit.
+ *     IndexError: dim out of range. */
+CLIKART_API clikart_tensor* clikart_diff(const clikart_tensor* x, int64_t n, int64_t dim, const clikart_tensor* prepend, const clikart_tensor* append);
+
+/* `gather` for which the other dimensions broadcast: elements along dim at the places that argsort, argmax and their like give.
+ *
+ * Args:
+ *     x: the tensor.
+ *     index: integers, negative ones from the end, with as many dimensions as x.
+ *     dim: the dimension that they count along; without it x and index count as one dimension each.
+ *
+ * Raises:
+ *     IndexError: dim out of range; a place out of range, which is found when the operator runs.
+ *     ValueError: different numbers of dimensions, or shapes that do not broadcast.
+ *     TypeError: an index that is not of integers. */
+CLIKART_API clikart_tensor* clikart_take_along_dim(const clikart_tensor* x, const clikart_tensor* index, const int64_t* dim);
+
+/* Between which boundaries each element stands, as int64; see `searchsorted`.
+ *
+ * Args:
+ *     x: a tensor or a number.
+ *     boundaries: one dimension, in ascending order.
+ *     right: an element that equals a boundary comes after it.
+ *
+ * Raises:
+ *     ValueError: boundaries of another number of dimensions. */
+CLIKART_API clikart_tensor* clikart_bucketize(const clikart_tensor* x, const clikart_tensor* boundaries, bool right);
+
+/* The product of two matrices; see `matmul`.
+ *
+ * Args:
+ *     a: a matrix.
+ *     b: a matrix with as many rows as a has columns.
+ *
+ * Raises:
+ *     ValueError: other numbers of dimensions, or inner sizes that differ.
+ *     TypeError: bools, different dtypes, or a number. */
+CLIKART_API clikart_tensor* clikart_mm(const clikart_tensor* a, const clikart_tensor* b);
+
+/* The tensors one after the other along the second dimension, along the first where they have one or none.
+ *
+ * Args:
+ *     tensors: at least one tensor.
+ *
+ * Raises:
+ *     ValueError: no tensors, or shapes that do not fit. */
+CLIKART_API clikart_tensor* clikart_hstack(const clikart_tensor* const* tensors, size_t n_tensors);
+
+/* The tensors one after the other along the first dimension; those of one dimension or none are rows.
+ *
+ * Args:
+ *     tensors: at least one tensor.
+ *
+ * Raises:
+ *     ValueError: no tensors, or shapes that do not fit. */
+CLIKART_API clikart_tensor* clikart_vstack(const clikart_tensor* const* tensors, size_t n_tensors);
+
+/* The channels, which are the last dimension, in another order: one of each group, then the next of each.  A copy.
+ *
+ * Args:
+ *     x: [..., channels].
+ *     groups: how many groups the channels fall into.
+ *
+ * Raises:
+ *     ValueError: x has no dimension, groups is not positive, or the channels are no multiple of it. */
+CLIKART_API clikart_tensor* clikart_channel_shuffle(const clikart_tensor* x, int64_t groups);
 
 #ifdef __cplusplus
 }

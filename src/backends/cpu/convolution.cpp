@@ -45,6 +45,7 @@ ConvolutionShape shape_of_call(const KernelCall& call) {
         s.stride[d] = attributes.entry(stride, i);
         s.dilation[d] = attributes.entry(dilation, i);
         s.low[d] = attributes.entry(padding, i);
+        if (!Transposed && s.low[d] == kSamePadding) s.low[d] = (s.reach(d) - 1) / 2;  // what is odd comes at the end
         s.high[d] = s.high_of(d);
     }
     return s;

@@ -269,7 +269,7 @@ private:
 }  // namespace
 
 Ref<Tensor> einsum(std::string_view equation, std::span<Tensor* const> operands) {
-    return Einsum(equation, operands).run();
+    return made_of_parts("einsum", [&] { return Einsum(equation, operands).run(); });
 }
 
 }  // namespace clikart

@@ -30,6 +30,10 @@ Ref<Tensor> product(const OpCall& call, int rank_a, int rank_b) {
 
 }  // namespace
 
+Ref<Tensor> composite_mm(const OpCall& call) {
+    return product(call, 2, 2);
+}
+
 Ref<Tensor> composite_bmm(const OpCall& call) {
     return product(call, 3, 3);
 }

@@ -223,4 +223,66 @@ Ref<Tensor> composite_pixel_unshuffle(const OpCall& call) {
     return copied(*view, shape);
 }
 
+Ref<Tensor> composite_channel_shuffle(const OpCall& call) {
+    Tensor& x = *call.inputs[0];
+    const int64_t groups = call.attributes.integer(attribute::channel_shuffle_groups);
+    const int last = x.rank() - 1;
+    if (last < 0 || groups < 1 || x.shape()[last] % groups != 0) {
+        fail(ErrorKind::Value, "{}: the last dimension of shape {} does not make {} groups", call.info.name, to_string(x.shape()), groups);
+    }
+    if (x.numel() == 0) return op::copy(x);
+    const int64_t channels = x.shape()[last];
+    const Ref<Tensor> apart = op::reshape(x, Dims{x.numel() / channels, groups, channels / groups});
+    const Ref<Tensor> view = op::permute(*apart, Dims{0, 2, 1});
+    return copied(*view, x.shape());
+}
+
+Ref<Tensor> composite_take_along_dim(const OpCall& call) {
+    Tensor &x = *call.inputs[0], &index = *call.inputs[1];
+    if (!is_integer(index.dtype())) fail(ErrorKind::Type, "{}: needs integers as places, got {}", call.info.name, describe(index));
+    if (!call.attributes.present(attribute::take_along_dim_dim)) {
+        const Ref<Tensor> flat = op::reshape(x, Dims{-1}), places = op::reshape(index, Dims{-1});
+        return op::gather(*flat, 0, *places);
+    }
+    const int dim = normalized_dim(call, call.attributes.integer(attribute::take_along_dim_dim), x.rank());
+    Dims of_x = x.shape(), of_index = index.shape(), both;
+    bool fits = of_x.rank() == of_index.rank();
+    if (fits) {
+        of_x[dim] = of_index[dim] = 1;
+        fits = broadcast_shapes(of_x, of_index, both);
+    }
+    if (!fits) fail(ErrorKind::Value, "{}: an index of shape {} does not fit shape {}", call.info.name, to_string(index.shape()), to_string(x.shape()));
+    of_x = of_index = both;
+    of_x[dim] = x.shape()[dim];
+    of_index[dim] = index.shape()[dim];
+    const Ref<Tensor> elements = op::broadcast_to(x, of_x), places = op::broadcast_to(index, of_index);
+    return op::gather(*elements, dim, *places);
+}
+
+namespace {
+
+/// The tensors with dimensions in front until they have `rank`, one after the other.
+Ref<Tensor> joined(const OpCall& call, int rank, int dim) {
+    SmallVector<Ref<Tensor>, 4> owned;
+    SmallVector<Tensor*, 4> parts;
+    for (Tensor* const t : call.inputs) parts.push_back(t->rank() < rank ? owned.emplace_back(with_dimensions_in_front(*t, rank)).get() : t);
+    return op::concat({parts.data(), parts.size()}, dim);
+}
+
+void require_some(const OpCall& call) {
+    if (call.inputs.empty()) fail(ErrorKind::Value, "{}: needs at least one tensor", call.info.name);
+}
+
+}  // namespace
+
+Ref<Tensor> composite_hstack(const OpCall& call) {
+    require_some(call);
+    return joined(call, 1, call.inputs[0]->rank() <= 1 ? 0 : 1);
+}
+
+Ref<Tensor> composite_vstack(const OpCall& call) {
+    require_some(call);
+    return joined(call, 2, 0);
+}
+
 }  // namespace clikart
