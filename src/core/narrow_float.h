@@ -17,7 +17,7 @@ struct NarrowFloat {
     static constexpr uint32_t kSign = 1u << (ExponentBits + MantissaBits);
     static constexpr uint32_t kInfinity = ((1u << ExponentBits) - 1) << MantissaBits;  // the largest exponent
     static constexpr uint32_t kNaN = FiniteOnly ? kSign - 1 : kInfinity | 1u << (MantissaBits - 1);
-    static constexpr uint32_t kOverflow = FiniteOnly ? kNaN : kInfinity;  // what is too large becomes this
+    static constexpr uint32_t kOverflow = FiniteOnly ? kNaN - 1 : kInfinity;  // what is too large becomes this
 
     NarrowFloat() noexcept = default;
     /// To the nearest, ties to even.

@@ -135,3 +135,12 @@ def test_writing_up_to_the_middle_of_a_byte_leaves_its_other_half(dtype, wide, l
         del garbage
         assert crt.cast(crt.tensor(values[0]), kind).numpy().dtype.itemsize == 1
         assert pickle.dumps(crt.cast(crt.tensor(values[0]), kind)) == pickle.dumps(crt.cast(crt.tensor(values[0]), kind))
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_casts_to_8_bit_floats_are_torchs(dtype):
+    values = np.concatenate([np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32), [448, 464, 465, 57344, 61440, 1e30, -1e30]]).astype(
+        np.float32
+    )
+    want = torch.from_numpy(values).to(getattr(torch, dtype)).float().numpy()
+    np.testing.assert_array_equal(crt.cast(crt.cast(crt.tensor(values), getattr(crt, dtype)), crt.float32).numpy(), want)
