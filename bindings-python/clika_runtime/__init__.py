@@ -1,5 +1,6 @@
 """ClikaRT: a tensor runtime in which every operator returns at once and the work happens behind it."""
 
+from operator import index as _as_int
 from pathlib import Path as _Path
 
 from .tensor import Size, Tensor, tensor  # first: the other modules need the class, and it needs them
@@ -12,6 +13,7 @@ from ._enums import (
     ClikaRTIndexError,
     ClikaRTMemoryError,
     ClikaRTNotImplementedError,
+    ClikaRTOverflowError,
     ClikaRTRuntimeError,
     ClikaRTTypeError,
     ClikaRTValueError,
@@ -38,6 +40,7 @@ from ._enums import (
 from ._library import check as _check
 from ._library import lib as _lib
 from ._library import text as _text
+from ._refused import shown as _shown
 from .borrow import from_numpy
 from .creation import (
     empty,
@@ -95,9 +98,12 @@ def set_num_threads(threads: int) -> None:
     Raises:
         ValueError: less than one, or more than 1024.
     """
-    if not -(2**31) <= threads < 2**31:
-        threads = -1  # the library says what is possible
-    _check(_lib.clikart_set_num_threads(threads))
+    if not hasattr(threads, "__index__"):
+        raise ClikaRTTypeError(f"set_num_threads: threads must be an int, got {_shown(threads)}")
+    count = _as_int(threads)
+    if not 1 <= count <= 1024:
+        raise ClikaRTValueError(f"set_num_threads: a number from 1 to 1024 is possible, got {_shown(count)}")
+    _check(_lib.clikart_set_num_threads(count))
 
 
 __all__ = [  # noqa: PLE0604
@@ -107,6 +113,7 @@ __all__ = [  # noqa: PLE0604
     "ClikaRTIndexError",
     "ClikaRTMemoryError",
     "ClikaRTNotImplementedError",
+    "ClikaRTOverflowError",
     "ClikaRTRuntimeError",
     "ClikaRTTypeError",
     "ClikaRTValueError",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any, overload
 
 from . import _enums
 from ._enums import ClikaRTIndexError, ClikaRTNotImplementedError, ClikaRTTypeError, ClikaRTValueError
 from ._library import lib
+from ._refused import shown
 from .devices import Device
 from .dtype import DType
 
 if TYPE_CHECKING:
-    from ._convert import TensorLike
+    from ._hints import TensorLike
     from .tensor import Size, Tensor
 
 # Bound by tensor.py when the operators are there; they need the class that this is a base of.
@@ -64,9 +66,11 @@ class Shorthands:
 
     def _dim(self: Any, dim: int, who: str) -> int:
         """A dimension, counted from the front."""
-        rank = self.ndim
+        if not hasattr(dim, "__index__"):
+            raise ClikaRTTypeError(f"{who}: dim must be an int, got {shown(dim)}")
+        rank, dim = self.ndim, index(dim)
         if not -rank <= dim < rank:
-            raise ClikaRTIndexError(f"{who}: dimension {dim} is out of range for {rank} dimensions")
+            raise ClikaRTIndexError(f"{who}: dimension {shown(dim)} is out of range for {rank} dimensions")
         return dim % rank
 
     @property

@@ -30,8 +30,7 @@ class _Plan:
         self.dims: list[int] = []
         self.mask: Tensor | None = None
         items = _expanded(x, key)
-        masks = [item for item in items if isinstance(item, Tensor) and item.dtype is bool_]
-        single = len(masks) == 1 and masks[0].ndim > 0 and sum(isinstance(item, (Tensor, bool)) for item in items) == 1
+        single = sum(isinstance(item, (Tensor, bool)) for item in items) == 1
         looked_up = [i for i, item in enumerate(items) if isinstance(item, (Tensor, int))]  # ints too, as soon as there is another
         dim = 0
         for item in items:
@@ -55,7 +54,11 @@ class _Plan:
             elif isinstance(item, bool) or (isinstance(item, Tensor) and item.dtype is bool_):
                 self.view = _with_new(self.view, dim)
                 self.dims.append(dim)
-                self.arrays += _positions(ops.reshape(item, (1,)))
+                whole = ops.reshape(item, (1,))
+                if single:
+                    self.mask = whole
+                else:
+                    self.arrays += _positions(whole)
             elif isinstance(item, Tensor):
                 self.dims.append(dim)
                 self.arrays.append(item if item.dtype is int64 else ops.cast(item, int64))

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from operator import index
 
-from ._enums import ClikaRTValueError
+from ._enums import ClikaRTTypeError, ClikaRTValueError
 from ._library import let_go, lib, returned
+from ._refused import shown
 
 
 def current() -> int:
@@ -51,7 +52,10 @@ def set_limit(limit: int | None) -> int | None:
     Returns:
         The limit before.
     """
-    if limit is not None and index(limit) < 0:
-        raise ClikaRTValueError(f"set_limit: a limit is not negative, got {limit}")
-    before: int = lib.clikart_memory_set_limit(-1 if limit is None else index(limit))
+    if limit is not None and not hasattr(limit, "__index__"):
+        raise ClikaRTTypeError(f"set_limit: limit must be a number of bytes or None, got {shown(limit)}")
+    most = -1 if limit is None else index(limit)
+    if limit is not None and most < 0:
+        raise ClikaRTValueError(f"set_limit: a limit is not negative, got {shown(most)}")
+    before: int = lib.clikart_memory_set_limit(min(most, 2**63 - 1))
     return None if before < 0 else before

@@ -9,17 +9,28 @@ from typing import TYPE_CHECKING, Literal
 
 from . import ops
 from ._enums import ClikaRTIndexError, ClikaRTTypeError, ClikaRTValueError
+from ._refused import shown
 from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from ._convert import TensorLike
+    from ._hints import TensorLike
+
+
+def _int(op: str, name: str, value: int) -> int:
+    if not hasattr(value, "__index__"):
+        raise ClikaRTTypeError(f"{op}: {name} must be an int, got {shown(value)}")
+    return index(value)
+
+
+def _ints(op: str, name: str, values: Sequence[int]) -> list[int]:
+    return [_int(op, f"{name}[{i}]", value) for i, value in enumerate(values)]
 
 
 def _size(op: str, x: Tensor, dim: int) -> tuple[int, int]:
     """The dimension counted from the front, and its size."""
     if not isinstance(x, Tensor):
         raise ClikaRTTypeError(f"{op}: expected a tensor, got {type(x).__name__}")
-    rank, dim = x.ndim, index(dim)
+    rank, dim = x.ndim, _int(op, "dim", dim)
     if not -rank <= dim < rank:
         raise ClikaRTIndexError(f"{op}: dimension {dim} is out of range for a tensor of {rank} dimensions, shape {list(x.shape)}")
     dim %= rank
@@ -40,11 +51,11 @@ def split(x: Tensor, size_or_sections: int | Sequence[int], dim: int = 0) -> lis
     """
     dim, size = _size("split", x, dim)
     if isinstance(size_or_sections, Sequence):
-        sizes = [index(part) for part in size_or_sections]
+        sizes = _ints("split", "size_or_sections", size_or_sections)
         if any(part < 0 for part in sizes) or sum(sizes) != size:
             raise ClikaRTValueError(f"split: {sizes} do not make up dimension {dim} of shape {list(x.shape)}")
     else:
-        step = index(size_or_sections)
+        step = _int("split", "size_or_sections", size_or_sections)
         if step <= 0:
             raise ClikaRTValueError(f"split: the size of the parts is {step}")
         sizes = [min(step, size - start) for start in range(0, size, step)] or [0]
@@ -68,7 +79,7 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
         ValueError: chunks is not positive.
     """
     dim, size = _size("chunk", x, dim)
-    if index(chunks) <= 0:
+    if _int("chunk", "chunks", chunks) <= 0:
         raise ClikaRTValueError(f"chunk: the number of parts is {chunks}")
     if size == 0:
         return [ops.narrow(x, dim, 0, 0) for _ in range(chunks)]
@@ -89,9 +100,9 @@ def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int], dim: int =
     """
     dim, size = _size("tensor_split", x, dim)
     if isinstance(indices_or_sections, Sequence):
-        borders = [0, *map(index, indices_or_sections), size]
+        borders = [0, *_ints("tensor_split", "indices_or_sections", indices_or_sections), size]
     else:
-        n = index(indices_or_sections)
+        n = _int("tensor_split", "indices_or_sections", indices_or_sections)
         if n <= 0:
             raise ClikaRTValueError(f"tensor_split: the number of parts is {n}")
         borders = [size // n * i + min(i, size % n) for i in range(n + 1)]

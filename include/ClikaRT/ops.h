@@ -33,7 +33,7 @@ inline Tensor full(const Shape& shape, const Operand& value, std::optional<DataT
 /// The numbers start, start + step, ... below end (above it for a negative step), each computed as start + i * step.
 ///
 /// Args:
-///     start: the first number; a number, not a tensor, as are the next two.
+///     start: the first number; a number, not a tensor, as are the next two.  In Python one number alone is the end, and 0 the start.
 ///     end: the border, which is not reached.
 ///     step: the distance between neighbours; not zero.
 ///     dtype: the element type; without it int64 when all three are ints, else float32.
@@ -377,7 +377,7 @@ inline Tensor matmul(const Operand& a, const Operand& b) {
 ///     x: the tensor.
 ///
 /// Raises:
-///     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+///     RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
 ///     NotImplementedError: while a graph is recorded.
 inline Tensor nonzero(const Operand& x) {
     return Tensor::adopt(clikart_nonzero(x.handle()));
@@ -2123,7 +2123,7 @@ inline KthvalueResult kthvalue(const Operand& x, std::int64_t k, std::int64_t di
 ///     x: the tensor.
 ///
 /// Raises:
-///     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+///     RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
 ///     NotImplementedError: while a graph is recorded.
 inline Tensor unique(const Operand& x) {
     return Tensor::adopt(clikart_unique(x.handle()));
@@ -2156,7 +2156,7 @@ inline Tensor searchsorted(const Operand& sorted, const Operand& values, bool ri
 ///     ValueError: a shape with not just one dimension, weights of another shape, a negative minlength; a negative number,
 ///         which is found when the operator runs.
 ///     TypeError: a tensor that is not of integers.
-///     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+///     RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
 ///     NotImplementedError: while a graph is recorded.
 inline Tensor bincount(const Operand& x, const std::optional<Operand>& weights = std::nullopt, std::int64_t minlength = 0) {
     return Tensor::adopt(clikart_bincount(x.handle(), weights ? weights->handle() : nullptr, minlength));
@@ -2275,7 +2275,7 @@ inline const Tensor& index_put_(const Tensor& x, const Operand& values, const st
 /// Raises:
 ///     ValueError: the shapes do not broadcast.
 ///     TypeError: a mask that is not of bools.
-///     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+///     RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
 ///     NotImplementedError: while a graph is recorded.
 inline Tensor masked_select(const Operand& x, const Operand& mask) {
     return Tensor::adopt(clikart_masked_select(x.handle(), mask.handle()));

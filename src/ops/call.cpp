@@ -114,6 +114,12 @@ Ref<Tensor> cast_to(Tensor& input, DType dtype) {
     return call(OpCode::Cast, inputs, attributes);
 }
 
+/// A number beyond int64 takes part with its full value or not at all: it is not cut to a narrower integer.
+void require_fits(const Tensor& input, DType dtype, const char* who) {
+    if (!input.weak || input.dtype() != DType::UInt64 || category_of(dtype) != DTypeCategory::Int) return;
+    fail(ErrorKind::Overflow, "{}: {} does not fit {}", who, *static_cast<const uint64_t*>(input.data()), name_of(dtype));
+}
+
 /// A call whose operands were checked, and converted where its kernel wants that: what is left is to run it.
 struct Checked {
     explicit Checked(const OpInfo& info) noexcept : info(info) {}  // nothing else is cleared: this is in every call
@@ -150,7 +156,12 @@ void check(Checked& checked, std::span<Tensor* const> given, const Attributes& a
     const uint32_t cast = info.kind == NodeKind::Elementwise ? 0 : checked.dtypes.cast;
     for (size_t i = 0; i < given.size(); ++i) {
         Tensor* input = given[i];
-        if (input->dtype() != compute && (i >= 32 || cast >> i & 1)) input = checked.owned.emplace_back(cast_to(*input, compute)).get();
+        if (input->dtype() == compute) {
+            checked.inputs.push_back(input);
+            continue;
+        }
+        require_fits(*input, compute, info.name);
+        if (i >= 32 || cast >> i & 1) input = checked.owned.emplace_back(cast_to(*input, compute)).get();
         checked.inputs.push_back(input);
     }
     info.shape(checked.call(attributes), checked.spec);
@@ -240,7 +251,7 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     if (info.n_outputs > 1) outputs[1] = make_tensor(checked.dtypes.second, checked.spec.shape, device);
     if (info.data_dependent) {
         if (device.type == DeviceType::Meta || thread_mode() == Mode::Tracing) {
-            fail(ErrorKind::Error, "{}: the size of its result depends on data, which is not there {}", info.name,
+            fail(ErrorKind::Runtime, "{}: the size of its result depends on data, which is not there {}", info.name,
                  device.type == DeviceType::Meta ? "on device meta" : "while calls are deferred; call it under eager()");
         }
         output = make_ref<Tensor>(checked.dtypes.result, checked.spec.shape, contiguous_strides(checked.spec.shape), 0, make_ref<Storage>(-1, device));
@@ -360,6 +371,7 @@ void copy_into(Tensor& to, Tensor& from) {
     if (itself) return;  // x[i] += 1 ends so
     Checked checked(info);
     Tensor* source = &from;
+    if (from.dtype() != to.dtype()) require_fits(from, to.dtype(), who);
     if (overlaps_otherwise(from, to) || must_be_apart(from, to)) source = checked.owned.emplace_back(copy_of(from)).get();
     if (source->weak && !is_packed(to.dtype())) source = checked.owned.emplace_back(scalar_as(*source, to.dtype())).get();
     checked.inputs.push_back(source);

@@ -191,20 +191,20 @@ static void out_of_memory(void) {
 static void captures(void) {
     const int64_t shape[] = {2, 3};
     const char* names[] = {"y"};
-    REFUSED(clikart_capture_input("x", CLIKART_FLOAT32, shape, 2), CLIKART_ERROR_ERROR, "not recording");
-    REFUSED(clikart_capture_end(NULL, NULL, 0), CLIKART_ERROR_ERROR, "not recording");
+    REFUSED(clikart_capture_input("x", CLIKART_FLOAT32, shape, 2), CLIKART_ERROR_RUNTIME, "not recording");
+    REFUSED(clikart_capture_end(NULL, NULL, 0), CLIKART_ERROR_RUNTIME, "not recording");
     clikart_capture_cancel();
 
     CHECK(clikart_capture_begin() == 0);
-    REFUSED_STATUS(clikart_capture_begin(), CLIKART_ERROR_ERROR, "already recording");
+    REFUSED_STATUS(clikart_capture_begin(), CLIKART_ERROR_RUNTIME, "already recording");
     clikart_tensor* x = clikart_capture_input("x", CLIKART_FLOAT32, shape, 2);
     clikart_tensor* y = clikart_exp(x);
     CHECK(x && y && clikart_tensor_is_stand_in(y));
-    REFUSED(clikart_tensor_data(y), CLIKART_ERROR_ERROR, "cannot be read");
-    REFUSED_STATUS(clikart_tensor_wait(x, 0), CLIKART_ERROR_ERROR, "cannot be read");
+    REFUSED(clikart_tensor_data(y), CLIKART_ERROR_RUNTIME, "cannot be read");
+    REFUSED_STATUS(clikart_tensor_wait(x, 0), CLIKART_ERROR_RUNTIME, "cannot be read");
     clikart_graph* graph = clikart_capture_end((const clikart_tensor* const*)&y, names, 1);
     CHECK(graph != NULL);
-    REFUSED(clikart_exp(y), CLIKART_ERROR_ERROR, "exp: the tensor float32 [2, 3] stands for a value"); /* after the capture */
+    REFUSED(clikart_exp(y), CLIKART_ERROR_RUNTIME, "exp: the tensor float32 [2, 3] stands for a value"); /* after the capture */
 
     clikart_tensor* in = ones(2, 3, CLIKART_FLOAT32);
     clikart_tensor* wrong = ones(3, 3, CLIKART_FLOAT32);
@@ -224,7 +224,7 @@ static void captures(void) {
     clikart_tensor* foreign = clikart_exp(y);
     CHECK(foreign != NULL);
     REFUSED(clikart_capture_end((const clikart_tensor* const*)&foreign, names, 1), CLIKART_ERROR_VALUE, "another capture");
-    REFUSED(clikart_capture_end(NULL, NULL, 0), CLIKART_ERROR_ERROR, "not recording");
+    REFUSED(clikart_capture_end(NULL, NULL, 0), CLIKART_ERROR_RUNTIME, "not recording");
 
     clikart_tensor_release(foreign);
     clikart_tensor_release(out[0]);
