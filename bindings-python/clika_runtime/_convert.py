@@ -19,6 +19,7 @@ from .tensor import Tensor, handle_of_array, release
 
 _EMPTY = ffi.new("int64_t[1]")
 _CACHED_NUMBERS = 1024
+_NUMBERS = (int, float, bool)
 _numbers: dict[tuple[type, float], Any] = {}
 
 
@@ -38,6 +39,10 @@ def _number(value: bool | int | float) -> Any:
 
 def operand(value: Any) -> Any:
     """The handle of a tensor, a number or an array, which is copied.  The handle owns what it needs while it is referred to."""
+    if isinstance(value, Tensor):
+        return value._handle
+    if type(value) in _NUMBERS:
+        return _number(value)
     handle = operator_operand(value)
     if handle is None:
         raise UnfitError(f"expected a tensor or a number, got {type(value).__name__}")

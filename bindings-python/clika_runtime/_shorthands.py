@@ -216,6 +216,27 @@ class Shorthands:
         """The tensor where the condition holds, ``other`` elsewhere; see :func:`clika_runtime.where`."""
         return _ops.where(condition, self, other)
 
+    # ---- rounding, for Python's round(), math.trunc(), math.floor() and math.ceil(): tensors of the same dtype
+
+    def __round__(self: Any, ndigits: int | None = None) -> Tensor:
+        """The nearest integers, halves to the even ones; or so many decimals, by way of a multiplication and a division as in NumPy."""
+        if ndigits is None:
+            return _ops.round(self)
+        places = index(ndigits)
+        if not self.dtype.is_floating_point:
+            return _ops.copy(self) if places >= 0 else _ops.cast(_ops.cast(self, _enums.float64).__round__(places), self.dtype)
+        scale = 10.0 ** min(abs(places), 308)
+        return _ops.div(_ops.round(_ops.mul(self, scale)), scale) if places >= 0 else _ops.mul(_ops.round(_ops.div(self, scale)), scale)
+
+    def __trunc__(self: Any) -> Tensor:
+        return _ops.trunc(self)
+
+    def __floor__(self: Any) -> Tensor:
+        return _ops.floor(self)
+
+    def __ceil__(self: Any) -> Tensor:
+        return _ops.ceil(self)
+
     # ---- memory
 
     def element_size(self: Any) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from operator import index as as_int
 from typing import TYPE_CHECKING, Any, overload
 
 from . import _shorthands
@@ -17,7 +16,6 @@ from ._enums import (
     ClikaRTTypeError,
     ClikaRTValueError,
     bfloat16,
-    float64,
     int8,
     uint8,
 )
@@ -385,21 +383,6 @@ class Tensor(Operators, Shorthands, Methods):
     def __complex__(self) -> complex:
         return complex(self._value("complex"))
 
-    def __round__(self, ndigits: int | None = None) -> Tensor:
-        """The nearest integers, halves to the even ones, or so many decimals; in the tensor's own dtype."""
-        if ndigits is None:
-            return _ops.round(self)
-        return _rounded(self, ndigits)
-
-    def __trunc__(self) -> Tensor:
-        return _ops.trunc(self)
-
-    def __floor__(self) -> Tensor:
-        return _ops.floor(self)
-
-    def __ceil__(self) -> Tensor:
-        return _ops.ceil(self)
-
     def __index__(self) -> int:
         if self.ndim or self.dtype.is_floating_point or self.dtype.name == "bool":
             raise ClikaRTTypeError(f"index: only a 0-d tensor of integers can be an index, got {self.dtype.name} {list(self.shape)}")
@@ -408,17 +391,10 @@ class Tensor(Operators, Shorthands, Methods):
     def __format__(self, spec: str) -> str:
         if spec and self.numel() != 1:
             raise ClikaRTTypeError(f"format: {spec!r} formats one element, got shape {list(self.shape)}")
-        return format(self.item(), spec) if spec or self._is_readable_number() else str(self)
+        return format(self.item(), spec) if spec or (self.ndim == 0 and self._text_without_values() is None) else str(self)
 
-    def _is_readable_number(self) -> bool:
-        """Whether it is 0-d, and has a value to show."""
-        if self.ndim or self.device.type == "meta" or lib.clikart_tensor_is_stand_in(self._handle):
-            return False
-        if scoped:
-            apply()
-        return bool(lib.clikart_get_mode() != lib.CLIKART_MODE_TRACING)
-
-    def __repr__(self) -> str:
+    def _text_without_values(self) -> str | None:
+        """What is shown of a tensor that has no value now."""
         if scoped:
             apply()
         name = type(self).__name__
@@ -428,8 +404,14 @@ class Tensor(Operators, Shorthands, Methods):
             return f"{name}(without storage, shape={list(self.shape)}, dtype={self.dtype.name}, device=meta)"
         if lib.clikart_get_mode() == lib.CLIKART_MODE_TRACING:
             return f"{name}({self.status.lower()}, shape={list(self.shape)}, dtype={self.dtype.name})"
+        return None
+
+    def __repr__(self) -> str:
+        if (without := self._text_without_values()) is not None:
+            return without
         from ._show import values_text
 
+        name = type(self).__name__
         return f"{name}({values_text(self, name + '(')}, dtype={self.dtype.name})"
 
     def __len__(self) -> int:
@@ -563,15 +545,6 @@ def tensor(data: Data, dtype: DType | None = None) -> Tensor:
     elif not isinstance(data, (np.ndarray, np.generic)) and array.dtype.name in ("float64", "complex128"):
         array = array.astype(np.float32 if array.dtype == np.float64 else np.complex64)
     return wrap(handle_of_array(array), "tensor", "tensor_from_data")
-
-
-def _rounded(x: Tensor, ndigits: int) -> Tensor:
-    """So many decimals, by way of a multiplication and a division as in NumPy."""
-    places = as_int(ndigits)
-    if not x.dtype.is_floating_point:
-        return _ops.copy(x) if places >= 0 else _ops.cast(_rounded(_ops.cast(x, float64), places), x.dtype)
-    scale = 10.0 ** min(abs(places), 308)
-    return _ops.div(_ops.round(_ops.mul(x, scale)), scale) if places >= 0 else _ops.mul(_ops.round(_ops.div(x, scale)), scale)
 
 
 def _unpacked(dtype: DType) -> DType:

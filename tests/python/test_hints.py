@@ -21,10 +21,12 @@ a = np.zeros((2, 2), np.float32)
 RIGHT = """
 x @ x; x @ a; a @ x; x + 1; 1 + x; x + a; x * np.float32(2); x - True
 crt.add(x, 1); crt.add(1, x); crt.add(x, a); crt.where(c, x, 0.0); crt.exp(a)
-crt.concat([x, x]); crt.concat((x, x), 1); crt.concat(t for t in [x]); crt.stack({"a": x}.values()); crt.concat(deque([x])); crt.stack(x.unbind() if False else [x])
+crt.concat([x, x]); crt.concat((x, x), 1); crt.concat(t for t in [x])
+crt.stack({"a": x}.values()); crt.concat(deque([x])); crt.stack([x])
 x[0]; x[-1, ..., None]; x[1:, ::2]; x[c]; x[[0, 1]]; x[a > 0]; x[None, [0, 1], 1:]; x[np.int64(1)]; x[crt.tensor(1)]; x[(0, 1), :]; x[True]; x[range(2)]
 x[0] = 1; x[c] = x; x[0] = [1.0, 2.0]; x[:] = a; x[0, 0] = np.float32(1); x[0] = (1, 2)
-crt.tensor(1); crt.tensor([1, [2]]); crt.tensor(a); crt.tensor(x); crt.tensor((1, 2)); crt.tensor(range(3)); crt.tensor(1j); crt.tensor(deque([1, 2])); crt.tensor(np.float64(1))
+crt.tensor(1); crt.tensor([1, [2]]); crt.tensor(a); crt.tensor(x); crt.tensor((1, 2))
+crt.tensor(range(3)); crt.tensor(1j); crt.tensor(deque([1, 2])); crt.tensor(np.float64(1))
 crt.zeros(2, 3); crt.zeros([2, 3]); crt.zeros((2, 3), crt.int8); crt.zeros(2, dtype=crt.int8); crt.arange(3); crt.arange(1, 3); crt.arange(1, 3, 2)
 x.copy_(a); x.add_(1); round(x); round(x, 2); x.softmax(0); crt.softmax(x, dim=0)
 """
