@@ -1,6 +1,5 @@
 """ClikaRT: a tensor runtime in which every operator returns at once and the work happens behind it."""
 
-from operator import index as _as_int
 from pathlib import Path as _Path
 
 from .tensor import Size, Tensor, tensor  # first: the other modules need the class, and it needs them
@@ -40,7 +39,7 @@ from ._enums import (
 from ._library import check as _check
 from ._library import lib as _lib
 from ._library import text as _text
-from ._refused import shown as _shown
+from ._refused import int_argument as _int_argument
 from .borrow import from_numpy
 from .creation import (
     empty,
@@ -98,11 +97,9 @@ def set_num_threads(threads: int) -> None:
     Raises:
         ValueError: less than one, or more than 1024.
     """
-    if not hasattr(threads, "__index__"):
-        raise ClikaRTTypeError(f"set_num_threads: threads must be an int, got {_shown(threads)}")
-    count = _as_int(threads)
+    count = _int_argument("set_num_threads", "threads", threads)
     if not 1 <= count <= 1024:
-        raise ClikaRTValueError(f"set_num_threads: a number from 1 to 1024 is possible, got {_shown(count)}")
+        raise ClikaRTValueError(f"set_num_threads: a number from 1 to 1024 is possible, got {count}")
     _check(_lib.clikart_set_num_threads(count))
 
 

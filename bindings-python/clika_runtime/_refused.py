@@ -65,8 +65,8 @@ def _tensors(name: str, value: Any) -> ClikaRTError | None:
 def _int(name: str, value: Any) -> ClikaRTError | None:
     try:
         number = index(value)
-    except ClikaRTError as error:
-        return error
+    except ClikaRTError as error:  # a tensor's: it is no int, or its computation failed
+        return _unfit(name, "an int", value) if str(error).startswith("index: only") else error
     except TypeError:
         return _unfit(name, "an int", value)
     if -(2**63) <= number < 2**63:
@@ -132,6 +132,19 @@ _PROBLEMS: dict[str, Callable[[str, Any], ClikaRTError | None]] = {
     "device": _device,
     "stream": _named("Stream", "a Stream"),
 }
+
+
+def int_argument(who: str, name: str, value: Any) -> int:
+    """An argument of a function that is no operator, as an int of 64 bits."""
+    if problem := _int(name, value):
+        raise problem if str(problem).startswith(f"{who}: ") else type(problem)(f"{who}: {problem}")
+    return index(value)
+
+
+def require_tensor(who: str, name: str, value: Any) -> None:
+    """Refuses anything else, numbers and arrays too."""
+    if not hasattr(value, "_handle"):
+        raise ClikaRTTypeError(f"{who}: {name} must be a tensor, got {shown(value)}")
 
 
 def refused(error: Exception, op: str, signature: str, *values: Any) -> Exception:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import index
 from typing import TYPE_CHECKING, Any, overload
 
 from . import _enums
 from ._enums import ClikaRTIndexError, ClikaRTNotImplementedError, ClikaRTTypeError, ClikaRTValueError
-from ._library import lib
-from ._refused import shown
+from ._library import lib, naming
+from ._refused import int_argument, require_tensor
 from .devices import Device
 from .dtype import DType
 
@@ -66,11 +65,9 @@ class Shorthands:
 
     def _dim(self: Any, dim: int, who: str) -> int:
         """A dimension, counted from the front."""
-        if not hasattr(dim, "__index__"):
-            raise ClikaRTTypeError(f"{who}: dim must be an int, got {shown(dim)}")
-        rank, dim = self.ndim, index(dim)
+        rank, dim = self.ndim, int_argument(who, "dim", dim)
         if not -rank <= dim < rank:
-            raise ClikaRTIndexError(f"{who}: dimension {shown(dim)} is out of range for {rank} dimensions")
+            raise ClikaRTIndexError(f"{who}: dimension {dim} is out of range for {rank} dimensions")
         return dim % rank
 
     @property
@@ -105,11 +102,15 @@ class Shorthands:
 
     def view_as(self: Any, other: Tensor) -> Tensor:
         """A view in the shape of another tensor."""
+        require_tensor("view_as", "other", other)
         return self.view(other.shape)
 
     def reshape_as(self: Any, other: Tensor) -> Tensor:
         """The elements in the shape of another tensor."""
-        return _ops.reshape(self, other.shape)
+        require_tensor("reshape_as", "other", other)
+        with naming("reshape_as", "reshape"):
+            result: Tensor = _ops.reshape(self, other.shape)
+        return result
 
     # ---- copies and conversions
 
@@ -168,6 +169,7 @@ class Shorthands:
 
     def type_as(self: Any, other: Tensor) -> Tensor:
         """The tensor with the dtype of another."""
+        require_tensor("type_as", "other", other)
         return self.to(other.dtype)
 
     def half(self: Any) -> Tensor:
@@ -202,15 +204,23 @@ class Shorthands:
 
     def new_full(self: Any, shape: int | Sequence[int], value: TensorLike, dtype: DType | None = None) -> Tensor:
         """A tensor filled with one value, of this one's dtype and on its device."""
-        return _ops.full(shape, value, dtype or self.dtype, device=self.device)
+        result: Tensor = self._new("new_full", shape, value, dtype)
+        return result
+
+    def _new(self: Any, who: str, shape: int | Sequence[int], value: TensorLike, dtype: DType | None) -> Tensor:
+        with naming(who, "full"):
+            result: Tensor = _ops.full(shape, value, dtype or self.dtype, device=self.device)
+        return result
 
     def new_zeros(self: Any, *shape: int | Sequence[int], dtype: DType | None = None) -> Tensor:
         """Zeros of this tensor's dtype and on its device; the sizes one by one or as one sequence."""
-        return self.new_full(spread(shape), 0, dtype)
+        result: Tensor = self._new("new_zeros", spread(shape), 0, dtype)
+        return result
 
     def new_ones(self: Any, *shape: int | Sequence[int], dtype: DType | None = None) -> Tensor:
         """Ones of this tensor's dtype and on its device; the sizes one by one or as one sequence."""
-        return self.new_full(spread(shape), 1, dtype)
+        result: Tensor = self._new("new_ones", spread(shape), 1, dtype)
+        return result
 
     def where(self: Any, condition: TensorLike, other: TensorLike) -> Tensor:
         """The tensor where the condition holds, ``other`` elsewhere; see :func:`clika_runtime.where`."""
@@ -222,7 +232,7 @@ class Shorthands:
         """The nearest integers, halves to the even ones; or so many decimals, by way of a multiplication and a division as in NumPy."""
         if ndigits is None:
             return _ops.round(self)
-        places = index(ndigits)
+        places = int_argument("round", "ndigits", ndigits)
         if not self.dtype.is_floating_point:
             return _ops.copy(self) if places >= 0 else _ops.cast(_ops.cast(self, _enums.float64).__round__(places), self.dtype)
         scale = 10.0 ** min(abs(places), 308)

@@ -11,6 +11,7 @@ from typing import Any
 
 from . import ops
 from ._enums import ClikaRTIndexError, bool_, int64
+from ._library import naming
 from .dtype import DType
 from .tensor import Tensor, tensor
 
@@ -137,7 +138,10 @@ def _item(item: Any) -> Any:
         import numpy as np
 
         if isinstance(item, (list, tuple, range, np.ndarray, np.bool_)):
-            array = np.asarray(item)
+            try:
+                array = np.asarray(item)
+            except ValueError as error:
+                raise ClikaRTIndexError(f"index: {error}") from None
             if array.size == 0 and not isinstance(item, np.ndarray):
                 array = array.astype(np.int64)
             if array.ndim > 0 or array.dtype.kind not in "biu":
@@ -213,13 +217,14 @@ def get(x: Tensor, key: Any) -> Tensor:
 def put(x: Tensor, key: Any, value: Any) -> None:
     """``x[key] = value``."""
     if not isinstance(value, (Tensor, bool, int, float)):
-        value = tensor(value)
+        with naming("setitem", "tensor"):
+            value = tensor(value)
     if (view := _simple_view(x, key if type(key) is tuple else (key,))) is not None:
-        view.copy_(_without_leading_ones(value, view.ndim))
+        view._copy("setitem", _without_leading_ones(value, view.ndim))
         return
     plan = _Plan(x, key)
     if not plan.dims:
-        plan.view.copy_(_without_leading_ones(value, plan.view.ndim))
+        plan.view._copy("setitem", _without_leading_ones(value, plan.view.ndim))
         return
     value = ops.cast(value, x.dtype)
     if plan.mask is not None and value.ndim == 0:

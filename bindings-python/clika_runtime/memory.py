@@ -3,11 +3,9 @@ NumPy does not count."""
 
 from __future__ import annotations
 
-from operator import index
-
-from ._enums import ClikaRTTypeError, ClikaRTValueError
+from ._enums import ClikaRTValueError
 from ._library import let_go, lib, returned
-from ._refused import shown
+from ._refused import int_argument
 
 
 def current() -> int:
@@ -52,10 +50,8 @@ def set_limit(limit: int | None) -> int | None:
     Returns:
         The limit before.
     """
-    if limit is not None and not hasattr(limit, "__index__"):
-        raise ClikaRTTypeError(f"set_limit: limit must be a number of bytes or None, got {shown(limit)}")
-    most = -1 if limit is None else index(limit)
+    most = -1 if limit is None else int_argument("set_limit", "limit", limit)
     if limit is not None and most < 0:
-        raise ClikaRTValueError(f"set_limit: a limit is not negative, got {shown(most)}")
-    before: int = lib.clikart_memory_set_limit(min(most, 2**63 - 1))
+        raise ClikaRTValueError(f"set_limit: a limit is not negative, got {most}")
+    before: int = lib.clikart_memory_set_limit(most)
     return None if before < 0 else before

@@ -6216,8 +6216,8 @@ def index(x: TensorLike, indices: TensorLikes, dims: int | Sequence[int]) -> Ten
         dims: the dimensions that they count along, in ascending order.
 
     Raises:
-        IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
-        ValueError: indices that do not broadcast, not as many as dims, or dims that do not ascend.
+        IndexError: a dimension out of range; indices that do not broadcast; a place out of range, which is found when the operator runs.
+        ValueError: not as many indices as dims, or dims that do not ascend.
         TypeError: an index that is not of integers.
 
     Example:
@@ -6251,8 +6251,8 @@ def index_put(x: TensorLike, values: TensorLike, indices: TensorLikes, dims: int
         accumulate: add to the elements.
 
     Raises:
-        IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
-        ValueError: shapes that do not broadcast, indices not as many as dims, or dims that do not ascend.
+        IndexError: a dimension out of range; indices that do not broadcast; a place out of range, which is found when the operator runs.
+        ValueError: values that do not broadcast to the places, indices not as many as dims, or dims that do not ascend.
         TypeError: an index that is not of integers, values of a higher kind than x.
 
     Example:

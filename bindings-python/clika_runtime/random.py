@@ -11,9 +11,9 @@ from ._refused import shown
 _ALL_BITS = 2**64 - 1
 
 
-def _seed(value: int) -> int:
+def _seed(value: int, who: str = "manual_seed") -> int:
     if not isinstance(value, int):
-        raise ClikaRTTypeError(f"seed: expected an int, got {type(value).__name__}")
+        raise ClikaRTTypeError(f"{who}: seed must be an int, got {shown(value)}")
     return value & _ALL_BITS  # negative ones too, as two's complement
 
 
@@ -28,7 +28,7 @@ class Generator:
     _handle: Any
 
     def __init__(self, seed: int = 0) -> None:
-        self._handle = ffi.gc(check_pointer(lib.clikart_generator_create(_seed(seed))), lib.clikart_generator_release)
+        self._handle = ffi.gc(check_pointer(lib.clikart_generator_create(_seed(seed, "Generator"))), lib.clikart_generator_release)
 
     def manual_seed(self, seed: int) -> Generator:
         """Starts the sequence of a seed; returns the generator."""

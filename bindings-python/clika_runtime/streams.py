@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any, NoReturn
 
-from ._enums import ClikaRTTypeError, ClikaRTValueError
+from ._enums import ClikaRTError, ClikaRTTypeError, ClikaRTValueError
 from ._library import WAIT_SLICE_NS, check, check_pointer, ffi, lib, text, wait
 from ._refused import shown
 from .devices import Device, device_text
@@ -97,12 +97,14 @@ def wrap(handle: Any, who: str = "", inner: str = "") -> Stream:
 
 def wait_seconds(waiting: Any, handle: Any, timeout: float | None) -> bool:
     """Waits with a function of the library in slices, for as long as it takes or the seconds given; True when it is over."""
-    if isinstance(timeout, (str, bytes)) or not (timeout is None or hasattr(timeout, "__float__") or hasattr(timeout, "__index__")):
-        raise ClikaRTTypeError(f"wait: timeout must be a number of seconds or None, got {shown(timeout)}")
     try:
-        seconds = math.inf if timeout is None else float(timeout)
+        seconds = math.inf if timeout is None else math.fsum((timeout,))  # unlike float() takes no texts
     except OverflowError:
         seconds = math.inf
+    except TypeError as error:
+        if isinstance(error, ClikaRTError):
+            raise
+        raise ClikaRTTypeError(f"wait: timeout must be a number of seconds or None, got {shown(timeout)}") from None
     if math.isnan(seconds):
         raise ClikaRTValueError("wait: timeout is nan")
     if seconds > _LONGEST:

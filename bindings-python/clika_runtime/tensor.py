@@ -451,18 +451,23 @@ class Tensor(Operators, Shorthands, Methods):
 
     def copy_(self, other: TensorLike) -> Tensor:
         """Copies a tensor, a number or an array, broadcast and converted, over this one."""
+        return self._copy("copy_", other)
+
+    def fill_(self, value: TensorLike) -> Tensor:
+        """See :meth:`copy_`."""
+        return self._copy("fill_", value)
+
+    def _copy(self, who: str, other: TensorLike) -> Tensor:
         if scoped:
             apply()
         try:
             status = lib.clikart_copy_(self._handle, other._handle if type(other) is Tensor else operand(other))
         except (TypeError, OverflowError) as error:
-            raise refused(error, "copy_", "Tensor other", other) from None
+            raise refused(error, who, "Tensor value" if who == "fill_" else "Tensor other", other) from None
         if origins:
             attend()
-        check(status)
+        check(status, who, "copy_")
         return self
-
-    fill_ = copy_
 
     def zero_(self) -> Tensor:
         """Fills the tensor with zeros."""

@@ -2234,8 +2234,8 @@ inline Tensor index_select(const Operand& x, std::int64_t dim, const Operand& in
 ///     dims: the dimensions that they count along, in ascending order.
 ///
 /// Raises:
-///     IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
-///     ValueError: indices that do not broadcast, not as many as dims, or dims that do not ascend.
+///     IndexError: a dimension out of range; indices that do not broadcast; a place out of range, which is found when the operator runs.
+///     ValueError: not as many indices as dims, or dims that do not ascend.
 ///     TypeError: an index that is not of integers.
 inline Tensor index(const Operand& x, const std::vector<Tensor>& indices, const Shape& dims) {
     return Tensor::adopt(clikart_index(x.handle(), detail::handles(indices).data(), indices.size(), dims.data(), dims.size()));
@@ -2252,8 +2252,8 @@ inline Tensor index(const Operand& x, const std::vector<Tensor>& indices, const 
 ///     accumulate: add to the elements.
 ///
 /// Raises:
-///     IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
-///     ValueError: shapes that do not broadcast, indices not as many as dims, or dims that do not ascend.
+///     IndexError: a dimension out of range; indices that do not broadcast; a place out of range, which is found when the operator runs.
+///     ValueError: values that do not broadcast to the places, indices not as many as dims, or dims that do not ascend.
 ///     TypeError: an index that is not of integers, values of a higher kind than x.
 inline Tensor index_put(const Operand& x, const Operand& values, const std::vector<Tensor>& indices, const Shape& dims, bool accumulate = false) {
     return Tensor::adopt(clikart_index_put(x.handle(), values.handle(), detail::handles(indices).data(), indices.size(), dims.data(), dims.size(), accumulate));

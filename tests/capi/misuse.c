@@ -188,6 +188,28 @@ static void out_of_memory(void) {
     CHECK(clikart_memory_current() == before);
 }
 
+static void numbers_beyond_int64(void) {
+    clikart_tensor* most = clikart_scalar_uint(UINT64_MAX);
+    clikart_tensor* few = clikart_scalar_uint(5);
+    clikart_tensor* x = ones(1, 1, CLIKART_INT64);
+    clikart_tensor* u = ones(1, 1, CLIKART_UINT64);
+    clikart_tensor* f = ones(1, 1, CLIKART_FLOAT32);
+    CHECK(most && few);
+    REFUSED(clikart_add(x, most), CLIKART_ERROR_OVERFLOW, "add: 18446744073709551615 does not fit int64");
+    REFUSED(clikart_eq(x, most), CLIKART_ERROR_OVERFLOW, "eq: 18446744073709551615");
+    REFUSED(clikart_cast(most, CLIKART_INT8), CLIKART_ERROR_OVERFLOW, "cast: 18446744073709551615 does not fit int8");
+    REFUSED_STATUS(clikart_copy_(x, most), CLIKART_ERROR_OVERFLOW, "copy_: 18446744073709551615");
+    clikart_tensor* sum = clikart_sub(most, u);
+    clikart_tensor* product = clikart_mul(f, most);
+    clikart_tensor* six = clikart_add(x, few);
+    CHECK(sum && product && six);
+    CHECK(clikart_tensor_dtype(sum) == CLIKART_UINT64 && *(const uint64_t*)clikart_tensor_data(sum) == UINT64_MAX - 1);
+    CHECK(clikart_tensor_dtype(product) == CLIKART_FLOAT32 && *(const float*)clikart_tensor_data(product) == 18446744073709551616.0f);
+    CHECK(clikart_tensor_dtype(six) == CLIKART_INT64 && *(const int64_t*)clikart_tensor_data(six) == 6);
+    clikart_tensor* all[] = {most, few, x, u, f, sum, product, six};
+    for (size_t i = 0; i < sizeof all / sizeof *all; ++i) clikart_tensor_release(all[i]);
+}
+
 static void captures(void) {
     const int64_t shape[] = {2, 3};
     const char* names[] = {"y"};
@@ -241,6 +263,7 @@ int main(void) {
     wrong_shapes_and_dtypes();
     devices();
     out_of_memory();
+    numbers_beyond_int64();
     captures();
     if (failures == 0) printf("ok\n");
     return failures != 0;

@@ -148,7 +148,8 @@ def test_narrower_integers_do_not(dtype):
         ("eq", lambda: x == 2**64 - 1),
         ("add_", lambda: x.add_(2**63)),
         ("full", lambda: crt.full([2], 2**63, dtype=dtype)),
-        ("copy_", lambda: x.__setitem__(0, 2**63)),
+        ("setitem", lambda: x.__setitem__(0, 2**63)),
+        ("fill_", lambda: x.fill_(2**63)),
     ):
         error = answer(call)
         assert isinstance(error, ValueError) and isinstance(error, OverflowError)
@@ -163,8 +164,9 @@ def test_numbers_beyond_64_bits():
         ("sub", lambda: BIG - x),
         ("mul_", lambda: x.__imul__(BIG)),
         ("eq", lambda: BIG in x),
-        ("copy_", lambda: x.__setitem__(0, BIG)),
-        ("copy_", lambda: x.fill_(-BIG)),
+        ("setitem", lambda: x.__setitem__(0, BIG)),
+        ("copy_", lambda: x.copy_(BIG)),
+        ("fill_", lambda: x.fill_(-BIG)),
         ("zeros", lambda: crt.zeros(BIG)),
         ("ones", lambda: crt.ones(2, BIG)),
         ("full", lambda: crt.full([BIG], 1)),
@@ -437,3 +439,34 @@ def test_every_method_has_the_name_of_its_operator_in_errors():
             continue
         method = getattr(crt.ones((2, 2)), op.name)
         assert str(answer(method, *["a"] * sum(p.default is None for p in op.params[1:]))).startswith(f"{op.name}: {op.params[1].name} "), op.name
+
+
+#: Functions and methods that are written by hand, and where they take what cannot be right; {} stands for it.
+HAND_WRITTEN = """
+zeros({}) ones({}) empty({}) rand({}) randn({}) zeros_like({}) ones_like({}) full_like({},1) full_like(x,{}) rand_like({}) randn_like({})
+uniform_({}) normal_({}) split({},1)
+split(x,{}) split(x,1,{}) chunk({},1) chunk(x,{}) chunk(x,1,{}) tensor_split({},1) tensor_split(x,{}) unbind({}) unbind(x,{}) meshgrid({}) meshgrid(x,{})
+allclose({},x) allclose(x,{}) allclose(x,x,{}) clone({}) contiguous({})
+einsum({},x) einsum("ij->i",{}) from_numpy({}) load({}) save({},"a") Generator({}) manual_seed({})
+set_rng_state({}) set_num_threads({}) is_available({}) synchronize({}) Stream({}) T.size({}) T.stride({})
+T.wait({}) T.to({}) T.view_as({}) T.reshape_as({}) T.type_as({})
+T.new_zeros({}) T.new_ones({}) T.new_full({},1) T.new_full(2,{}) T.fill_({}) T.copy_({}) T.uniform_({}) T.__round__({}) T.__setitem__(0,{}) T.__getitem__({})
+"""
+
+
+def test_functions_written_by_hand_answer_as_operators_do():
+    wrong = []
+    for text in HAND_WRITTEN.split():
+        for value in ("a", object(), {}, [[1], [2, 3]], np.array(["a"]), 1.5, BIG, None):
+            x = crt.ones((2, 2))
+            name = re.match(r"(?:T\.)?(\w+)", text)[1]
+            call = f"x.{text[2:]}" if text.startswith("T.") else f"crt.{text}"
+            try:
+                eval(call.replace("{}", "value"), {"x": x, "crt": crt, "value": value})
+            except crt.ClikaRTError as error:
+                named = {"__setitem__": "setitem", "__getitem__": "index|select", "__round__": "round"}.get(name, name)
+                if not re.match(rf"({named}|device): ", str(error)):
+                    wrong.append((text, value, type(error).__name__, str(error)))
+            except Exception as error:
+                wrong.append((text, value, type(error).__name__, str(error)))
+    assert not wrong, "\n".join(map(str, wrong[:40]))

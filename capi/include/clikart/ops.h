@@ -1498,8 +1498,8 @@ CLIKART_API clikart_tensor* clikart_index_select(const clikart_tensor* x, int64_
  *     dims: the dimensions that they count along, in ascending order.
  *
  * Raises:
- *     IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
- *     ValueError: indices that do not broadcast, not as many as dims, or dims that do not ascend.
+ *     IndexError: a dimension out of range; indices that do not broadcast; a place out of range, which is found when the operator runs.
+ *     ValueError: not as many indices as dims, or dims that do not ascend.
  *     TypeError: an index that is not of integers. */
 CLIKART_API clikart_tensor* clikart_index(const clikart_tensor* x, const clikart_tensor* const* indices, size_t n_indices, const int64_t* dims, size_t n_dims);
 
@@ -1514,8 +1514,8 @@ CLIKART_API clikart_tensor* clikart_index(const clikart_tensor* x, const clikart
  *     accumulate: add to the elements.
  *
  * Raises:
- *     IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
- *     ValueError: shapes that do not broadcast, indices not as many as dims, or dims that do not ascend.
+ *     IndexError: a dimension out of range; indices that do not broadcast; a place out of range, which is found when the operator runs.
+ *     ValueError: values that do not broadcast to the places, indices not as many as dims, or dims that do not ascend.
  *     TypeError: an index that is not of integers, values of a higher kind than x. */
 CLIKART_API clikart_tensor* clikart_index_put(const clikart_tensor* x, const clikart_tensor* values, const clikart_tensor* const* indices, size_t n_indices, const int64_t* dims, size_t n_dims, bool accumulate);
 CLIKART_API int clikart_index_put_(clikart_tensor* x, const clikart_tensor* values, const clikart_tensor* const* indices, size_t n_indices, const int64_t* dims, size_t n_dims, bool accumulate);
