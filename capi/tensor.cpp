@@ -31,6 +31,10 @@ clikart_tensor* clikart_scalar_int(int64_t value) {
     return guarded([&] { return to_handle(scalar(value)); });
 }
 
+clikart_tensor* clikart_scalar_uint(uint64_t value) {
+    return guarded([&] { return to_handle(value <= INT64_MAX ? scalar(static_cast<int64_t>(value)) : scalar(value)); });
+}
+
 clikart_tensor* clikart_scalar_bool(bool value) {
     return guarded([&] { return to_handle(scalar(value)); });
 }

@@ -12,6 +12,7 @@ from ._enums import (
     ClikaRTIndexError,
     ClikaRTMemoryError,
     ClikaRTNotImplementedError,
+    ClikaRTOverflowError,
     ClikaRTRuntimeError,
     ClikaRTTypeError,
     ClikaRTValueError,
@@ -38,6 +39,7 @@ from ._enums import (
 from ._library import check as _check
 from ._library import lib as _lib
 from ._library import text as _text
+from ._refused import int_argument as _int_argument
 from .borrow import from_numpy
 from .creation import (
     empty,
@@ -95,9 +97,10 @@ def set_num_threads(threads: int) -> None:
     Raises:
         ValueError: less than one, or more than 1024.
     """
-    if not -(2**31) <= threads < 2**31:
-        threads = -1  # the library says what is possible
-    _check(_lib.clikart_set_num_threads(threads))
+    count = _int_argument("set_num_threads", "threads", threads)
+    if not 1 <= count <= 1024:
+        raise ClikaRTValueError(f"set_num_threads: a number from 1 to 1024 is possible, got {count}")
+    _check(_lib.clikart_set_num_threads(count))
 
 
 __all__ = [  # noqa: PLE0604
@@ -107,6 +110,7 @@ __all__ = [  # noqa: PLE0604
     "ClikaRTIndexError",
     "ClikaRTMemoryError",
     "ClikaRTNotImplementedError",
+    "ClikaRTOverflowError",
     "ClikaRTRuntimeError",
     "ClikaRTTypeError",
     "ClikaRTValueError",

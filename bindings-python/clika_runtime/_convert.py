@@ -10,17 +10,16 @@ from typing import Any
 
 from ._enums import BY_NUMPY_NAME, ClikaRTTypeError, ClikaRTValueError
 from ._library import NULL, check_pointer, ffi, lib
-from .devices import DeviceLike, device_text
+from ._refused import UnfitError
+from .devices import Device, DeviceLike, device_text
 from .dtype import DType
 from .random import Generator
 from .streams import Stream
 from .tensor import Tensor, handle_of_array, release
 
-#: What an operator takes for a tensor: one, or a number that gives way to tensors in type promotion.
-TensorLike = Tensor | bool | int | float
-
 _EMPTY = ffi.new("int64_t[1]")
 _CACHED_NUMBERS = 1024
+_NUMBERS = (int, float, bool)
 _numbers: dict[tuple[type, float], Any] = {}
 
 
@@ -29,7 +28,9 @@ def _number(value: bool | int | float) -> Any:
     key = (type(value), value)
     handle = _numbers.get(key)
     if handle is None:
-        make = lib.clikart_scalar_bool if type(value) is bool else lib.clikart_scalar_int if type(value) is int else lib.clikart_scalar_float
+        make = lib.clikart_scalar_bool if type(value) is bool else lib.clikart_scalar_float
+        if type(value) is int:
+            make = lib.clikart_scalar_int if value < 2**63 else lib.clikart_scalar_uint
         handle = ffi.gc(check_pointer(make(value)), lib.clikart_tensor_release)
         if value and len(_numbers) < _CACHED_NUMBERS:  # not zero: 0.0 and -0.0 are equal keys
             _numbers[key] = handle
@@ -37,22 +38,24 @@ def _number(value: bool | int | float) -> Any:
 
 
 def operand(value: Any) -> Any:
-    """The handle of a tensor or a number.  The handle owns what it needs while it is referred to."""
+    """The handle of a tensor, a number or an array, which is copied.  The handle owns what it needs while it is referred to."""
+    if isinstance(value, Tensor):
+        return value._handle
+    if type(value) in _NUMBERS:
+        return _number(value)
+    handle = operator_operand(value)
+    if handle is None:
+        raise UnfitError(f"expected a tensor or a number, got {type(value).__name__}")
+    return handle
+
+
+def operator_operand(value: Any) -> Any:
+    """The same for an operator of Python's, which leaves anything else to others: None."""
     if isinstance(value, Tensor):
         return value._handle
     if isinstance(value, (bool, int, float)):
         return _number(value if type(value) in (bool, int, float) else float(value) if isinstance(value, float) else int(value))
-    numpy = sys.modules.get("numpy")  # without it nobody can have made a NumPy scalar
-    if numpy and isinstance(value, numpy.generic) and isinstance(number := value.item(), (bool, int, float)):
-        return _number(number)
-    raise ClikaRTTypeError(f"expected a tensor or a number, got {type(value).__name__}; clika_runtime.tensor() makes a tensor of an array")
-
-
-def operator_operand(value: Any) -> Any:
-    """The same for an operator of Python's, where an array counts as the tensor it can be copied to; None for anything else."""
-    if isinstance(value, (Tensor, bool, int, float)):
-        return operand(value)
-    numpy = sys.modules.get("numpy")
+    numpy = sys.modules.get("numpy")  # without it nobody can have made an array
     if numpy is None or not isinstance(value, (numpy.ndarray, numpy.generic)):
         return None
     if isinstance(value, numpy.generic) and isinstance(number := value.item(), (bool, int, float)):
@@ -63,7 +66,7 @@ def operator_operand(value: Any) -> Any:
 def destination(value: Any) -> Any:
     """The handle of a tensor that is written to."""
     if not isinstance(value, Tensor):
-        raise ClikaRTTypeError(f"expected a tensor to write to, got {type(value).__name__}")
+        raise UnfitError(f"expected a tensor to write to, got {type(value).__name__}")
     return value._handle
 
 
@@ -79,7 +82,7 @@ def int_list(values: int | Sequence[int] | None) -> tuple[Any, int]:
     if values is None:
         return NULL, 0
     if isinstance(values, (str, bytes, Mapping, Set)):
-        raise ClikaRTTypeError(f"expected an int or a sequence of ints, got {values!r}")
+        raise UnfitError(f"expected an int or a sequence of ints, got {values!r}")
     if hasattr(values, "__index__"):
         return (index(values),), 1
     integers = tuple(map(index, values))
@@ -109,6 +112,8 @@ def optional_float(value: float | None) -> Any:
 
 def choice(op: str, name: str, word: str, words: dict[str, int]) -> int:
     """The number of a word of an enum."""
+    if not isinstance(word, str):
+        raise ClikaRTTypeError(f"{op}: {name} must be one of {', '.join(map(repr, words))}, got {word!r}")
     number = words.get(word)
     if number is None:
         raise ClikaRTValueError(f"{op}: {name} is {word!r}, expected one of {', '.join(map(repr, words))}")
@@ -119,7 +124,7 @@ def generator_handle(generator: Generator | None) -> Any:
     if generator is None:
         return NULL
     if not isinstance(generator, Generator):
-        raise ClikaRTTypeError(f"expected a Generator, got {type(generator).__name__}")
+        raise UnfitError(f"expected a Generator, got {type(generator).__name__}")
     return generator._handle
 
 
@@ -128,7 +133,7 @@ def dtype_code(dtype: DType | None) -> int:
     if dtype is None:
         return 0
     if not isinstance(dtype, DType):
-        raise ClikaRTTypeError(f"expected a dtype such as clika_runtime.float32, got {dtype!r}")
+        raise UnfitError(f"expected a dtype such as clika_runtime.float32, got {dtype!r}")
     return dtype.code
 
 
@@ -136,7 +141,9 @@ def placement(device: DeviceLike, stream: Stream | None) -> Any:
     if device is None and stream is None:
         return NULL
     if stream is not None and not isinstance(stream, Stream):
-        raise ClikaRTTypeError(f"stream: expected a Stream, got {type(stream).__name__}")
+        raise UnfitError(f"expected a Stream, got {type(stream).__name__}")
+    if device is not None and not isinstance(device, (str, Device)):
+        raise UnfitError(f"expected a device or its name, got {type(device).__name__}")
     name = NULL if device is None else device_text(device, "device")
     handle = NULL if stream is None else stream._handle
     where = ffi.new("clikart_placement*", {"struct_size": ffi.sizeof("clikart_placement"), "device": name, "stream": handle})

@@ -51,7 +51,7 @@ BY_NUMPY_NAME: dict[str, DType] = {
 
 
 class ClikaRTError(Exception):
-    """Anything without a more precise kind, such as reading a value that does not exist."""
+    """Anything without a more precise kind, such as work that was cancelled."""
 
 
 class ClikaRTValueError(ClikaRTError, ValueError):
@@ -75,11 +75,20 @@ class ClikaRTNotImplementedError(ClikaRTError, NotImplementedError):
 
 
 class ClikaRTRuntimeError(ClikaRTError, RuntimeError):
-    """A question without one answer, such as the truth of many elements."""
+    """What cannot be done now: a value that is read where there is none, the truth of many elements."""
 
 
 class ClikaRTFileError(ClikaRTError, OSError):
     """A file that cannot be opened, read or written."""
+
+    message = ""
+
+    def __str__(self) -> str:
+        return self.message or super().__str__()
+
+
+class ClikaRTOverflowError(ClikaRTValueError, OverflowError):
+    """A number that the dtype or the argument cannot hold."""
 
 
 ERRORS: dict[int, type[ClikaRTError]] = {
@@ -91,6 +100,7 @@ ERRORS: dict[int, type[ClikaRTError]] = {
     6: ClikaRTNotImplementedError,
     7: ClikaRTRuntimeError,
     8: ClikaRTFileError,
+    9: ClikaRTOverflowError,
 }
 
 

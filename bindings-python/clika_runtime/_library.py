@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import itertools
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 from . import _cdef
-from ._enums import ERRORS, ClikaRTTypeError, ClikaRTValueError
+from ._enums import ERRORS, ClikaRTError, ClikaRTTypeError, ClikaRTValueError
 
 ffi: Any = _cdef.ffi
 NULL: Any = ffi.NULL
@@ -107,33 +109,57 @@ def c_text(value: str | bytes, what: str) -> Any:
     return ffi.new("char[]", encoded)
 
 
-def raise_error() -> NoReturn:
-    """Raises the calling thread's error; called when a function of the library reported one."""
+def raise_error(who: str = "", inner: str = "") -> NoReturn:
+    """Raises the calling thread's error; called when a function of the library reported one.
+
+    Args:
+        who: what was called, where that is not the function of the library.
+        inner: the name that the function of the library gives itself in messages.
+    """
     if origins:
         attend()
     error = lib.clikart_error_take()
     kind, message = lib.clikart_error_get_kind(error), text(lib.clikart_error_message(error))
     lib.clikart_error_release(error)
-    raise ERRORS[kind](message)
+    raise ERRORS[kind](renamed(message, who, inner))
 
 
-def check(status: int) -> int:
-    """The status of a call, unless it is that of a failure."""
+def renamed(message: str, who: str, inner: str) -> str:
+    """A message under the name of what was called; that of another operator's failure stays as it is."""
+    if who and inner and message.startswith(f"{inner}: "):
+        return who + message[len(inner) :]
+    return f"{who}: {message}" if who and message.startswith("out of memory") else message
+
+
+@contextlib.contextmanager
+def naming(who: str, inner: str) -> Iterator[None]:
+    """Errors of the operator ``inner`` are those of ``who``, which is made of it."""
+    try:
+        yield
+    except ClikaRTError as error:
+        message = str(error)
+        if not message.startswith(f"{inner}: "):
+            raise
+        raise type(error)(renamed(message, who, inner)) from None
+
+
+def check(status: int, who: str = "", inner: str = "") -> int:
+    """The status of a call, unless it is that of a failure; the names as in :func:`raise_error`."""
     if status < 0:
-        raise_error()
+        raise_error(who, inner)
     return status
 
 
-def wait(waiting: Any, *what: Any) -> None:
+def wait(waiting: Any, *what: Any, who: str = "") -> None:
     """Calls a function of the library that waits until it is over, in slices between which Python may look at signals."""
     while (state := waiting(*what, WAIT_SLICE_NS)) == 0:
         pass
     if state < 0:
-        raise_error()
+        raise_error(who, "wait")
 
 
-def check_pointer(pointer: Any) -> Any:
-    """The pointer a call returned, unless it is NULL."""
+def check_pointer(pointer: Any, who: str = "", inner: str = "") -> Any:
+    """The pointer a call returned, unless it is NULL; the names as in :func:`raise_error`."""
     if not pointer:
-        raise_error()
+        raise_error(who, inner)
     return pointer

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
-    from ._convert import TensorLike
+    from ._hints import TensorLike, TensorLikes
     from .dtype import DType
     from .ops import CummaxResult, CumminResult, KthvalueResult, MaxDimResult, MaxPool1dWithIndicesResult, MaxPool2dWithIndicesResult, MaxPool3dWithIndicesResult, MinDimResult, SortResult, TopkResult
     from .random import Generator
@@ -897,15 +897,15 @@ class Methods:
             """See :func:`clika_runtime.index_select`."""
             ...
 
-        def index(self, indices: Iterable[TensorLike], dims: int | Sequence[int]) -> Tensor:
+        def index(self, indices: TensorLikes, dims: int | Sequence[int]) -> Tensor:
             """See :func:`clika_runtime.index`."""
             ...
 
-        def index_put(self, values: TensorLike, indices: Iterable[TensorLike], dims: int | Sequence[int], accumulate: bool = False) -> Tensor:
+        def index_put(self, values: TensorLike, indices: TensorLikes, dims: int | Sequence[int], accumulate: bool = False) -> Tensor:
             """See :func:`clika_runtime.index_put`."""
             ...
 
-        def index_put_(self, values: TensorLike, indices: Iterable[TensorLike], dims: int | Sequence[int], accumulate: bool = False) -> Tensor:
+        def index_put_(self, values: TensorLike, indices: TensorLikes, dims: int | Sequence[int], accumulate: bool = False) -> Tensor:
             """See :func:`clika_runtime.index_put_`."""
             ...
 

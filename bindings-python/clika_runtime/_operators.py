@@ -7,18 +7,16 @@ class and then raises TypeError.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from ._library import attend, lib, origins, raise_error
+from ._refused import refused
 from .scopes import apply, scoped
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from ._hints import Matrix
+    from ._hints import TensorLike as Operand
     from .tensor import Tensor
-
-    #: What the other side of an operator may be; an array is copied.
-    Operand: TypeAlias = Tensor | bool | int | float | np.ndarray[Any, Any] | np.generic
 
 #: Python's names, and the operator's in the table.
 ARITHMETIC = {
@@ -54,7 +52,7 @@ class Operators:
         def __floordiv__(self, other: Operand, /) -> Tensor: ...
         def __mod__(self, other: Operand, /) -> Tensor: ...
         def __pow__(self, other: Operand, /) -> Tensor: ...
-        def __matmul__(self, other: Operand, /) -> Tensor: ...
+        def __matmul__(self, other: Matrix, /) -> Tensor: ...
         def __and__(self, other: Operand, /) -> Tensor: ...
         def __or__(self, other: Operand, /) -> Tensor: ...
         def __xor__(self, other: Operand, /) -> Tensor: ...
@@ -67,7 +65,7 @@ class Operators:
         def __rfloordiv__(self, other: Operand, /) -> Tensor: ...
         def __rmod__(self, other: Operand, /) -> Tensor: ...
         def __rpow__(self, other: Operand, /) -> Tensor: ...
-        def __rmatmul__(self, other: Operand, /) -> Tensor: ...
+        def __rmatmul__(self, other: Matrix, /) -> Tensor: ...
         def __rand__(self, other: Operand, /) -> Tensor: ...
         def __ror__(self, other: Operand, /) -> Tensor: ...
         def __rxor__(self, other: Operand, /) -> Tensor: ...
@@ -126,12 +124,25 @@ def _finish(handle: Any) -> Any:
     return result
 
 
-def _binary(call: Any) -> Callable[..., Any]:
+def _converted(name: str, other: Any) -> Any:
+    """The handle of an operand that is no plain tensor; None for what Python is to ask the other's class about."""
+    try:
+        return _operand(other)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, name, "Tensor operand", other) from None
+
+
+def _binary(call: Any, name: str) -> Callable[..., Any]:
     def operator(self: Any, other: Any) -> Any:
         if type(other) is _Tensor:
             right = other._handle
-        elif (right := _operand(other)) is None:
-            return NotImplemented
+        else:
+            try:  # _converted(), without the call
+                right = _operand(other)
+            except (TypeError, OverflowError) as error:
+                raise refused(error, name, "Tensor operand", other) from None
+            if right is None:
+                return NotImplemented
         if scoped:
             apply()
         handle = call(self._handle, right)
@@ -146,9 +157,9 @@ def _binary(call: Any) -> Callable[..., Any]:
     return operator
 
 
-def _reflected(call: Any) -> Callable[..., Any]:
+def _reflected(call: Any, name: str) -> Callable[..., Any]:
     def operator(self: Any, other: Any) -> Any:
-        if (left := _operand(other)) is None:
+        if (left := _converted(name, other)) is None:
             return NotImplemented
         if scoped:
             apply()
@@ -157,9 +168,9 @@ def _reflected(call: Any) -> Callable[..., Any]:
     return operator
 
 
-def _in_place(call: Any) -> Callable[..., Any]:
+def _in_place(call: Any, name: str) -> Callable[..., Any]:
     def operator(self: Any, other: Any) -> Any:
-        if (right := _operand(other)) is None:
+        if (right := _converted(name, other)) is None:
             return NotImplemented
         if scoped:
             apply()
@@ -198,12 +209,12 @@ def install(tensor_class: Any, operand: Callable[[Any], Any]) -> None:
         setattr(Operators, name, function)
 
     for word, name in ARITHMETIC.items():
-        define(f"__{word}__", _binary(getattr(lib, f"clikart_{name}")), name)
-        define(f"__r{word}__", _reflected(getattr(lib, f"clikart_{name}")), name)
-        define(f"__i{word}__", _in_place(getattr(lib, f"clikart_{name}_")), f"{name}_")
-    define("__matmul__", _binary(lib.clikart_matmul), "matmul")  # @= too: the result's shape may be another
-    define("__rmatmul__", _reflected(lib.clikart_matmul), "matmul")
+        define(f"__{word}__", _binary(getattr(lib, f"clikart_{name}"), name), name)
+        define(f"__r{word}__", _reflected(getattr(lib, f"clikart_{name}"), name), name)
+        define(f"__i{word}__", _in_place(getattr(lib, f"clikart_{name}_"), f"{name}_"), f"{name}_")
+    define("__matmul__", _binary(lib.clikart_matmul, "matmul"), "matmul")  # @= too: the result's shape may be another
+    define("__rmatmul__", _reflected(lib.clikart_matmul, "matmul"), "matmul")
     for name in COMPARISONS:
-        define(f"__{name}__", _binary(getattr(lib, f"clikart_{name}")), name)
+        define(f"__{name}__", _binary(getattr(lib, f"clikart_{name}"), name), name)
     for word, name in (("neg", "neg"), ("invert", "bitwise_not"), ("abs", "abs")):
         define(f"__{word}__", _unary(getattr(lib, f"clikart_{name}")), name)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 from . import _enums
 from ._enums import ClikaRTIndexError, ClikaRTNotImplementedError, ClikaRTTypeError, ClikaRTValueError
-from ._library import lib
+from ._library import lib, naming
+from ._refused import int_argument, require_tensor
 from .devices import Device
 from .dtype import DType
 
 if TYPE_CHECKING:
-    from ._convert import TensorLike
+    from ._hints import TensorLike
     from .tensor import Size, Tensor
 
 # Bound by tensor.py when the operators are there; they need the class that this is a base of.
@@ -64,7 +65,7 @@ class Shorthands:
 
     def _dim(self: Any, dim: int, who: str) -> int:
         """A dimension, counted from the front."""
-        rank = self.ndim
+        rank, dim = self.ndim, int_argument(who, "dim", dim)
         if not -rank <= dim < rank:
             raise ClikaRTIndexError(f"{who}: dimension {dim} is out of range for {rank} dimensions")
         return dim % rank
@@ -107,11 +108,15 @@ class Shorthands:
 
     def view_as(self: Any, other: Tensor) -> Tensor:
         """A view in the shape of another tensor."""
+        require_tensor("view_as", "other", other)
         return self.view(other.shape)
 
     def reshape_as(self: Any, other: Tensor) -> Tensor:
         """The elements in the shape of another tensor."""
-        return _ops.reshape(self, other.shape)
+        require_tensor("reshape_as", "other", other)
+        with naming("reshape_as", "reshape"):
+            result: Tensor = _ops.reshape(self, other.shape)
+        return result
 
     # ---- copies and conversions
 
@@ -170,6 +175,7 @@ class Shorthands:
 
     def type_as(self: Any, other: Tensor) -> Tensor:
         """The tensor with the dtype of another."""
+        require_tensor("type_as", "other", other)
         return self.to(other.dtype)
 
     def half(self: Any) -> Tensor:
@@ -204,19 +210,48 @@ class Shorthands:
 
     def new_full(self: Any, shape: int | Sequence[int], value: TensorLike, dtype: DType | None = None) -> Tensor:
         """A tensor filled with one value, of this one's dtype and on its device."""
-        return _ops.full(shape, value, dtype or self.dtype, device=self.device)
+        result: Tensor = self._new("new_full", shape, value, dtype)
+        return result
+
+    def _new(self: Any, who: str, shape: int | Sequence[int], value: TensorLike, dtype: DType | None) -> Tensor:
+        with naming(who, "full"):
+            result: Tensor = _ops.full(shape, value, dtype or self.dtype, device=self.device)
+        return result
 
     def new_zeros(self: Any, *shape: int | Sequence[int], dtype: DType | None = None) -> Tensor:
         """Zeros of this tensor's dtype and on its device; the sizes one by one or as one sequence."""
-        return self.new_full(spread(shape), 0, dtype)
+        result: Tensor = self._new("new_zeros", spread(shape), 0, dtype)
+        return result
 
     def new_ones(self: Any, *shape: int | Sequence[int], dtype: DType | None = None) -> Tensor:
         """Ones of this tensor's dtype and on its device; the sizes one by one or as one sequence."""
-        return self.new_full(spread(shape), 1, dtype)
+        result: Tensor = self._new("new_ones", spread(shape), 1, dtype)
+        return result
 
     def where(self: Any, condition: TensorLike, other: TensorLike) -> Tensor:
         """The tensor where the condition holds, ``other`` elsewhere; see :func:`clika_runtime.where`."""
         return _ops.where(condition, self, other)
+
+    # ---- rounding, for Python's round(), math.trunc(), math.floor() and math.ceil(): tensors of the same dtype
+
+    def __round__(self: Any, ndigits: int | None = None) -> Tensor:
+        """The nearest integers, halves to the even ones; or so many decimals, by way of a multiplication and a division as in NumPy."""
+        if ndigits is None:
+            return _ops.round(self)
+        places = int_argument("round", "ndigits", ndigits)
+        if not self.dtype.is_floating_point:
+            return _ops.copy(self) if places >= 0 else _ops.cast(_ops.cast(self, _enums.float64).__round__(places), self.dtype)
+        scale = 10.0 ** min(abs(places), 308)
+        return _ops.div(_ops.round(_ops.mul(self, scale)), scale) if places >= 0 else _ops.mul(_ops.round(_ops.div(self, scale)), scale)
+
+    def __trunc__(self: Any) -> Tensor:
+        return _ops.trunc(self)
+
+    def __floor__(self: Any) -> Tensor:
+        return _ops.floor(self)
+
+    def __ceil__(self: Any) -> Tensor:
+        return _ops.ceil(self)
 
     # ---- memory
 

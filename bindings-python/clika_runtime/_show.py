@@ -24,7 +24,7 @@ def values_text(tensor: Tensor, prefix: str) -> str:
     summarized = tensor.numel() > options["threshold"]
     values = _edges(tensor, edge) if summarized else tensor._read("repr")
     if values.dtype.isbuiltin != 1:  # NumPy knows no digits of ml_dtypes' types
-        values = values.astype(np.float32)
+        values = values.astype(np.int8 if tensor.dtype.is_packed else np.float32)
     text = np.array2string(values, separator=", ", prefix=prefix, suffix=",", threshold=0 if summarized else options["threshold"])
     shape = tensor.shape
     return f"{text}, shape={list(shape)}" if summarized or (0 in shape and shape != (0,)) else text

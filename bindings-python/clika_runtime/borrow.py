@@ -43,7 +43,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     what.dtype, what.writable, what.token = dtype.code, array.flags.writeable, token
     lent[token] = array
     try:
-        return wrap(lib.clikart_tensor_borrow(what))
+        return wrap(lib.clikart_tensor_borrow(what), "from_numpy", "tensor_borrow")
     except BaseException:
         del lent[token]
         raise

@@ -63,7 +63,7 @@ def export(tensor: Tensor, stream: Any, max_version: tuple[int, int] | None, dl_
         raise ClikaRTBufferError(f"__dlpack__: the tensor is on the CPU, {CPU} for DLPack, and was asked for on {tuple(dl_device)}")
     versioned = max_version is not None and max_version[0] >= 1
     handle = tensor._handle  # once: a parameter may take another value meanwhile
-    wait(lib.clikart_tensor_wait, handle)
+    wait(lib.clikart_tensor_wait, handle, who="__dlpack__")
     reversed_ = any(stride < 0 for stride in tensor.stride())
     if copy is False and reversed_:
         raise ClikaRTBufferError(f"__dlpack__: strides {list(tensor.stride())} are negative, which others take for corruption; allow a copy")
@@ -72,7 +72,7 @@ def export(tensor: Tensor, stream: Any, max_version: tuple[int, int] | None, dl_
     if not copy:
         if not versioned and not lib.clikart_tensor_is_writable(handle):
             raise ClikaRTBufferError("__dlpack__: the tensor is read-only, which can only be told to consumers that ask for version 1 or later")
-        wait_writable(handle)
+        wait_writable(handle, "__dlpack__")
     managed = check_pointer(lib.clikart_tensor_to_dlpack(handle, versioned, copy))
     return _new(int(ffi.cast("uintptr_t", managed)), _NAMES[versioned], _DESTRUCTOR)
 

@@ -50,7 +50,7 @@ def async_eval(*trees: Any) -> None:
     if scoped:
         apply()
     for leaf in _leaves(trees):
-        check(lib.clikart_tensor_start(leaf._handle))
+        check(lib.clikart_tensor_start(leaf._handle), "async_eval", "start")
 
 
 def eval(*trees: Any) -> None:
@@ -67,7 +67,7 @@ def eval(*trees: Any) -> None:
     first: ClikaRTError | None = None
     for leaf in leaves:
         try:
-            leaf._settle()
+            leaf._settle("eval")
         except ClikaRTError as error:
             first = first or error
     if first:
@@ -89,7 +89,7 @@ def synchronize(target: Tensor | Stream | Device | str | None = None) -> None:
     if target is None:
         Stream.current().synchronize()
     elif isinstance(target, Tensor):
-        target._settle()
+        target._settle("synchronize")
     elif isinstance(target, Stream):
         target.synchronize()
     elif isinstance(target, (str, Device)):

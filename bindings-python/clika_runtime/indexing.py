@@ -11,6 +11,7 @@ from typing import Any
 
 from . import ops
 from ._enums import ClikaRTIndexError, bool_, int64
+from ._library import naming
 from .dtype import DType
 from .tensor import Tensor, tensor
 
@@ -30,8 +31,7 @@ class _Plan:
         self.dims: list[int] = []
         self.mask: Tensor | None = None
         items = _expanded(x, key)
-        masks = [item for item in items if isinstance(item, Tensor) and item.dtype is bool_]
-        single = len(masks) == 1 and masks[0].ndim > 0 and sum(isinstance(item, (Tensor, bool)) for item in items) == 1
+        single = sum(isinstance(item, (Tensor, bool)) for item in items) == 1
         looked_up = [i for i, item in enumerate(items) if isinstance(item, (Tensor, int))]  # ints too, as soon as there is another
         dim = 0
         for item in items:
@@ -55,7 +55,11 @@ class _Plan:
             elif isinstance(item, bool) or (isinstance(item, Tensor) and item.dtype is bool_):
                 self.view = _with_new(self.view, dim)
                 self.dims.append(dim)
-                self.arrays += _positions(ops.reshape(item, (1,)))
+                whole = ops.reshape(item, (1,))
+                if single:
+                    self.mask = whole
+                else:
+                    self.arrays += _positions(whole)
             elif isinstance(item, Tensor):
                 self.dims.append(dim)
                 self.arrays.append(item if item.dtype is int64 else ops.cast(item, int64))
@@ -134,7 +138,10 @@ def _item(item: Any) -> Any:
         import numpy as np
 
         if isinstance(item, (list, tuple, range, np.ndarray, np.bool_)):
-            array = np.asarray(item)
+            try:
+                array = np.asarray(item)
+            except ValueError as error:
+                raise ClikaRTIndexError(f"index: {error}") from None
             if array.size == 0 and not isinstance(item, np.ndarray):
                 array = array.astype(np.int64)
             if array.ndim > 0 or array.dtype.kind not in "biu":
@@ -215,13 +222,14 @@ def put(x: Tensor, key: Any, value: Any) -> None:
     """
     convert = not isinstance(value, Tensor)
     if not isinstance(value, (Tensor, bool, int, float)):
-        value = tensor(value)
+        with naming("setitem", "tensor"):
+            value = tensor(value)
     if (view := _simple_view(x, key if type(key) is tuple else (key,))) is not None:
-        view.copy_(_without_leading_ones(value, view.ndim))
+        view._copy("setitem", _without_leading_ones(value, view.ndim))
         return
     plan = _Plan(x, key)
     if not plan.dims:
-        plan.view.copy_(_without_leading_ones(value, plan.view.ndim))
+        plan.view._copy("setitem", _without_leading_ones(value, plan.view.ndim))
         return
     if not convert and value.dtype is not x.dtype and plan.mask is not None and value.numel() == 1:
         convert, value = True, ops.reshape(value, ())

@@ -6,6 +6,7 @@ from typing import Any
 
 from ._convert import operands as handles_of
 from ._library import attend, c_text, lib, origins, raise_error
+from ._refused import refused
 from .scopes import apply, scoped
 from .tensor import Tensor, wrap
 
@@ -32,7 +33,10 @@ def einsum(equation: str, *operands: Tensor) -> Tensor:
     """
     text = c_text(equation, "einsum")
     handles: list[Any]
-    handles, count, kept = handles_of(operands)
+    try:
+        handles, count, kept = handles_of(operands)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "einsum", "Tensor[] operands", operands) from None
     if scoped:
         apply()
     handle = lib.clikart_einsum(text, handles, count)

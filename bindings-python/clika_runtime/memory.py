@@ -3,10 +3,9 @@ NumPy does not count."""
 
 from __future__ import annotations
 
-from operator import index
-
 from ._enums import ClikaRTValueError
 from ._library import let_go, lib, returned
+from ._refused import int_argument
 
 
 def current() -> int:
@@ -51,7 +50,8 @@ def set_limit(limit: int | None) -> int | None:
     Returns:
         The limit before.
     """
-    if limit is not None and index(limit) < 0:
-        raise ClikaRTValueError(f"set_limit: a limit is not negative, got {limit}")
-    before: int = lib.clikart_memory_set_limit(-1 if limit is None else index(limit))
+    most = -1 if limit is None else int_argument("set_limit", "limit", limit)
+    if limit is not None and most < 0:
+        raise ClikaRTValueError(f"set_limit: a limit is not negative, got {most}")
+    before: int = lib.clikart_memory_set_limit(most)
     return None if before < 0 else before

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import index as as_int
-from typing import Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from ._convert import (
-    TensorLike,
     choice,
     destination,
     dtype_code,
@@ -22,12 +21,16 @@ from ._convert import (
     placement,
 )
 from ._library import NULL, attend, ffi, lib, origins, raise_error
+from ._refused import refused
 from .devices import DeviceLike
 from .dtype import DType
 from .random import Generator
 from .scopes import apply, scoped
 from .streams import Stream
 from .tensor import Tensor, wrap
+
+if TYPE_CHECKING:
+    from ._hints import TensorLike, TensorLikes
 
 __all__ = [
     "abs",
@@ -718,7 +721,10 @@ def full(shape: int | Sequence[int], value: TensorLike, dtype: DType | None = No
     """
     if scoped:
         apply()
-    handle = _full(*int_list(shape), value._handle if type(value) is Tensor else operand(value), dtype_code(dtype), placement(device, stream))
+    try:
+        handle = _full(*int_list(shape), value._handle if type(value) is Tensor else operand(value), dtype_code(dtype), placement(device, stream))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "full", "int[] shape, Tensor value, dtype? dtype, device? device, stream? stream", shape, value, dtype, device, stream) from None
     if origins:
         attend()
     if not handle:
@@ -728,11 +734,11 @@ def full(shape: int | Sequence[int], value: TensorLike, dtype: DType | None = No
     return result
 
 
-def arange(start: TensorLike, end: TensorLike, step: TensorLike = 1, dtype: DType | None = None, device: DeviceLike = None, stream: Stream | None = None) -> Tensor:
+def arange(start: TensorLike, end: TensorLike | None = None, step: TensorLike = 1, dtype: DType | None = None, device: DeviceLike = None, stream: Stream | None = None) -> Tensor:
     """The numbers start, start + step, ... below end (above it for a negative step), each computed as start + i * step.
 
     Args:
-        start: the first number; a number, not a tensor, as are the next two.
+        start: the first number; a number, not a tensor, as are the next two.  In Python one number alone is the end, and 0 the start.
         end: the border, which is not reached.
         step: the distance between neighbours; not zero.
         dtype: the element type; without it int64 when all three are ints, else float32.
@@ -746,9 +752,14 @@ def arange(start: TensorLike, end: TensorLike, step: TensorLike = 1, dtype: DTyp
     Example:
         >>> y = crt.arange(0, 10, 3)
     """
+    if end is None:
+        start, end = 0, start
     if scoped:
         apply()
-    handle = _arange(start._handle if type(start) is Tensor else operand(start), end._handle if type(end) is Tensor else operand(end), step._handle if type(step) is Tensor else operand(step), dtype_code(dtype), placement(device, stream))
+    try:
+        handle = _arange(start._handle if type(start) is Tensor else operand(start), end._handle if type(end) is Tensor else operand(end), step._handle if type(step) is Tensor else operand(step), dtype_code(dtype), placement(device, stream))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "arange", "Tensor start, Tensor end, Tensor step, dtype? dtype, device? device, stream? stream", start, end, step, dtype, device, stream) from None
     if origins:
         attend()
     if not handle:
@@ -771,7 +782,10 @@ def cast(x: TensorLike, dtype: DType) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _cast(x._handle if type(x) is Tensor else operand(x), dtype_code(dtype))
+    try:
+        handle = _cast(x._handle if type(x) is Tensor else operand(x), dtype_code(dtype))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "cast", "Tensor x, dtype dtype", x, dtype) from None
     if origins:
         attend()
     if not handle:
@@ -792,7 +806,10 @@ def copy(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _copy(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _copy(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "copy", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -817,7 +834,10 @@ def add(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _add(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _add(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "add", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -835,7 +855,10 @@ def add_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _add_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _add_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "add_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -859,7 +882,10 @@ def sub(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _sub(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _sub(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "sub", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -877,7 +903,10 @@ def sub_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _sub_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _sub_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "sub_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -900,7 +929,10 @@ def mul(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _mul(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _mul(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "mul", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -918,7 +950,10 @@ def mul_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _mul_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _mul_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "mul_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -941,7 +976,10 @@ def div(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _div(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _div(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "div", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -959,7 +997,10 @@ def div_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _div_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _div_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "div_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -982,7 +1023,10 @@ def maximum(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _maximum(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _maximum(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "maximum", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -1000,7 +1044,10 @@ def maximum_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _maximum_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _maximum_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "maximum_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -1019,7 +1066,10 @@ def exp(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _exp(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _exp(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "exp", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1037,7 +1087,10 @@ def exp_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _exp_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _exp_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "exp_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1059,7 +1112,10 @@ def relu(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _relu(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _relu(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "relu", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1077,7 +1133,10 @@ def relu_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _relu_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _relu_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "relu_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1096,7 +1155,10 @@ def tanh(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _tanh(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _tanh(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "tanh", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1114,7 +1176,10 @@ def tanh_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _tanh_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _tanh_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "tanh_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1136,7 +1201,10 @@ def abs(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _abs(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _abs(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "abs", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1154,7 +1222,10 @@ def abs_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _abs_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _abs_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "abs_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1179,7 +1250,10 @@ def sum(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = 
     """
     if scoped:
         apply()
-    handle = _sum(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    try:
+        handle = _sum(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "sum", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -1207,7 +1281,10 @@ def mean(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool =
     """
     if scoped:
         apply()
-    handle = _mean(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    try:
+        handle = _mean(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "mean", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -1234,7 +1311,10 @@ def amax(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool =
     """
     if scoped:
         apply()
-    handle = _amax(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    try:
+        handle = _amax(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "amax", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -1262,7 +1342,10 @@ def argmax(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool
     """
     if scoped:
         apply()
-    handle = _argmax(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    try:
+        handle = _argmax(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "argmax", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -1288,7 +1371,10 @@ def softmax(x: TensorLike, dim: int = -1) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _softmax(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    try:
+        handle = _softmax(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "softmax", "Tensor x, int dim", x, dim) from None
     if origins:
         attend()
     if not handle:
@@ -1313,7 +1399,10 @@ def reshape(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _reshape(x._handle if type(x) is Tensor else operand(x), *int_list(shape))
+    try:
+        handle = _reshape(x._handle if type(x) is Tensor else operand(x), *int_list(shape))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "reshape", "Tensor x, int[] shape", x, shape) from None
     if origins:
         attend()
     if not handle:
@@ -1339,7 +1428,10 @@ def permute(x: TensorLike, dims: int | Sequence[int]) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _permute(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
+    try:
+        handle = _permute(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "permute", "Tensor x, int[] dims", x, dims) from None
     if origins:
         attend()
     if not handle:
@@ -1369,7 +1461,10 @@ def slice(x: TensorLike, dim: int, start: int | None = None, end: int | None = N
     """
     if scoped:
         apply()
-    handle = _slice(x._handle if type(x) is Tensor else operand(x), as_int(dim), optional_int(start), optional_int(end), as_int(step))
+    try:
+        handle = _slice(x._handle if type(x) is Tensor else operand(x), as_int(dim), optional_int(start), optional_int(end), as_int(step))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "slice", "Tensor x, int dim, int? start, int? end, int step", x, dim, start, end, step) from None
     if origins:
         attend()
     if not handle:
@@ -1395,7 +1490,10 @@ def select(x: TensorLike, dim: int, index: int) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _select(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(index))
+    try:
+        handle = _select(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(index))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "select", "Tensor x, int dim, int index", x, dim, index) from None
     if origins:
         attend()
     if not handle:
@@ -1405,7 +1503,7 @@ def select(x: TensorLike, dim: int, index: int) -> Tensor:
     return result
 
 
-def concat(tensors: Iterable[TensorLike], dim: int = 0) -> Tensor:
+def concat(tensors: TensorLikes, dim: int = 0) -> Tensor:
     """The tensors one after the other along dim.
 
     Args:
@@ -1419,10 +1517,13 @@ def concat(tensors: Iterable[TensorLike], dim: int = 0) -> Tensor:
     Example:
         >>> y = crt.concat([crt.arange(0, 2), crt.arange(5, 7)])
     """
-    handles, count, tensors = operands(tensors)
     if scoped:
         apply()
-    handle = _concat(handles, count, as_int(dim))
+    try:
+        handles, count, tensors = operands(tensors)
+        handle = _concat(handles, count, as_int(dim))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "concat", "Tensor[] tensors, int dim", tensors, dim) from None
     if origins:
         attend()
     if not handle:
@@ -1450,7 +1551,10 @@ def matmul(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _matmul(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _matmul(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "matmul", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -1468,7 +1572,7 @@ def nonzero(x: TensorLike) -> Tensor:
         x: the tensor.
 
     Raises:
-        ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+        RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
         NotImplementedError: while a graph is recorded.
 
     Example:
@@ -1476,7 +1580,10 @@ def nonzero(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _nonzero(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _nonzero(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "nonzero", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1497,7 +1604,10 @@ def exp2(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _exp2(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _exp2(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "exp2", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1515,7 +1625,10 @@ def exp2_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _exp2_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _exp2_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "exp2_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1534,7 +1647,10 @@ def expm1(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _expm1(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _expm1(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "expm1", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1552,7 +1668,10 @@ def expm1_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _expm1_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _expm1_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "expm1_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1571,7 +1690,10 @@ def log(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _log(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _log(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "log", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1589,7 +1711,10 @@ def log_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _log_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _log_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "log_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1608,7 +1733,10 @@ def log2(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _log2(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _log2(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "log2", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1626,7 +1754,10 @@ def log2_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _log2_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _log2_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "log2_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1645,7 +1776,10 @@ def log10(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _log10(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _log10(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "log10", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1663,7 +1797,10 @@ def log10_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _log10_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _log10_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "log10_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1682,7 +1819,10 @@ def log1p(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _log1p(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _log1p(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "log1p", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1700,7 +1840,10 @@ def log1p_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _log1p_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _log1p_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "log1p_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1719,7 +1862,10 @@ def sin(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _sin(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _sin(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "sin", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1737,7 +1883,10 @@ def sin_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _sin_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _sin_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "sin_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1756,7 +1905,10 @@ def cos(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _cos(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _cos(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "cos", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1774,7 +1926,10 @@ def cos_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _cos_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _cos_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "cos_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1793,7 +1948,10 @@ def tan(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _tan(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _tan(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "tan", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1811,7 +1969,10 @@ def tan_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _tan_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _tan_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "tan_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1830,7 +1991,10 @@ def asin(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _asin(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _asin(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "asin", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1848,7 +2012,10 @@ def asin_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _asin_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _asin_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "asin_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1867,7 +2034,10 @@ def acos(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _acos(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _acos(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "acos", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1885,7 +2055,10 @@ def acos_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _acos_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _acos_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "acos_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1904,7 +2077,10 @@ def atan(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _atan(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _atan(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "atan", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1922,7 +2098,10 @@ def atan_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _atan_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _atan_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "atan_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1941,7 +2120,10 @@ def sinh(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _sinh(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _sinh(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "sinh", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1959,7 +2141,10 @@ def sinh_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _sinh_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _sinh_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "sinh_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -1978,7 +2163,10 @@ def cosh(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _cosh(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _cosh(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "cosh", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -1996,7 +2184,10 @@ def cosh_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _cosh_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _cosh_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "cosh_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2015,7 +2206,10 @@ def asinh(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _asinh(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _asinh(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "asinh", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2033,7 +2227,10 @@ def asinh_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _asinh_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _asinh_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "asinh_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2052,7 +2249,10 @@ def acosh(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _acosh(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _acosh(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "acosh", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2070,7 +2270,10 @@ def acosh_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _acosh_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _acosh_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "acosh_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2089,7 +2292,10 @@ def atanh(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _atanh(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _atanh(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "atanh", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2107,7 +2313,10 @@ def atanh_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _atanh_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _atanh_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "atanh_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2126,7 +2335,10 @@ def erf(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _erf(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _erf(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "erf", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2144,7 +2356,10 @@ def erf_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _erf_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _erf_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "erf_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2163,7 +2378,10 @@ def erfc(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _erfc(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _erfc(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "erfc", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2181,7 +2399,10 @@ def erfc_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _erfc_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _erfc_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "erfc_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2200,7 +2421,10 @@ def erfinv(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _erfinv(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _erfinv(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "erfinv", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2218,7 +2442,10 @@ def erfinv_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _erfinv_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _erfinv_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "erfinv_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2237,7 +2464,10 @@ def lgamma(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _lgamma(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _lgamma(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "lgamma", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2255,7 +2485,10 @@ def lgamma_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _lgamma_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _lgamma_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "lgamma_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2274,7 +2507,10 @@ def sqrt(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _sqrt(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _sqrt(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "sqrt", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2292,7 +2528,10 @@ def sqrt_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _sqrt_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _sqrt_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "sqrt_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2311,7 +2550,10 @@ def rsqrt(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _rsqrt(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _rsqrt(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "rsqrt", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2329,7 +2571,10 @@ def rsqrt_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _rsqrt_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _rsqrt_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "rsqrt_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2348,7 +2593,10 @@ def reciprocal(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _reciprocal(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _reciprocal(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "reciprocal", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2366,7 +2614,10 @@ def reciprocal_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _reciprocal_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _reciprocal_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "reciprocal_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2385,7 +2636,10 @@ def sigmoid(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _sigmoid(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _sigmoid(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "sigmoid", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2403,7 +2657,10 @@ def sigmoid_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _sigmoid_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _sigmoid_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "sigmoid_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2425,7 +2682,10 @@ def neg(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _neg(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _neg(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "neg", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2443,7 +2703,10 @@ def neg_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _neg_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _neg_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "neg_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2462,7 +2725,10 @@ def sign(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _sign(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _sign(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "sign", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2480,7 +2746,10 @@ def sign_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _sign_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _sign_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "sign_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2502,7 +2771,10 @@ def square(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _square(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _square(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "square", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2520,7 +2792,10 @@ def square_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _square_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _square_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "square_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2542,7 +2817,10 @@ def floor(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _floor(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _floor(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "floor", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2560,7 +2838,10 @@ def floor_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _floor_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _floor_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "floor_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2582,7 +2863,10 @@ def ceil(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _ceil(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _ceil(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "ceil", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2600,7 +2884,10 @@ def ceil_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _ceil_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _ceil_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "ceil_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2622,7 +2909,10 @@ def round(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _round(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _round(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "round", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2640,7 +2930,10 @@ def round_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _round_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _round_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "round_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2662,7 +2955,10 @@ def trunc(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _trunc(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _trunc(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "trunc", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2680,7 +2976,10 @@ def trunc_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _trunc_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _trunc_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "trunc_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2702,7 +3001,10 @@ def frac(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _frac(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _frac(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "frac", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2720,7 +3022,10 @@ def frac_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _frac_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _frac_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "frac_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2745,7 +3050,10 @@ def nan_to_num(x: TensorLike, nan: float = 0.0, posinf: float | None = None, neg
     """
     if scoped:
         apply()
-    handle = _nan_to_num(x._handle if type(x) is Tensor else operand(x), nan, optional_float(posinf), optional_float(neginf))
+    try:
+        handle = _nan_to_num(x._handle if type(x) is Tensor else operand(x), nan, optional_float(posinf), optional_float(neginf))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "nan_to_num", "Tensor x, float nan, float? posinf, float? neginf", x, nan, posinf, neginf) from None
     if origins:
         attend()
     if not handle:
@@ -2763,7 +3071,10 @@ def nan_to_num_(x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf
     """
     if scoped:
         apply()
-    status = _nan_to_num_(x._handle if type(x) is Tensor else destination(x), nan, optional_float(posinf), optional_float(neginf))
+    try:
+        status = _nan_to_num_(x._handle if type(x) is Tensor else destination(x), nan, optional_float(posinf), optional_float(neginf))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "nan_to_num_", "destination x, float nan, float? posinf, float? neginf", x, nan, posinf, neginf) from None
     if origins:
         attend()
     if status < 0:
@@ -2785,7 +3096,10 @@ def bitwise_not(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _bitwise_not(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _bitwise_not(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "bitwise_not", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2803,7 +3117,10 @@ def bitwise_not_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _bitwise_not_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _bitwise_not_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "bitwise_not_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -2822,7 +3139,10 @@ def logical_not(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _logical_not(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _logical_not(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "logical_not", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2843,7 +3163,10 @@ def isnan(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _isnan(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _isnan(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "isnan", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2864,7 +3187,10 @@ def isinf(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _isinf(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _isinf(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "isinf", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2885,7 +3211,10 @@ def isfinite(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _isfinite(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _isfinite(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "isfinite", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2906,7 +3235,10 @@ def isposinf(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _isposinf(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _isposinf(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "isposinf", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2927,7 +3259,10 @@ def isneginf(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _isneginf(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _isneginf(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "isneginf", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2948,7 +3283,10 @@ def signbit(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _signbit(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _signbit(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "signbit", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2972,7 +3310,10 @@ def relu6(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _relu6(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _relu6(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "relu6", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -2990,7 +3331,10 @@ def relu6_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _relu6_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _relu6_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "relu6_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -3014,7 +3358,10 @@ def hardtanh(x: TensorLike, min_val: float = -1.0, max_val: float = 1.0) -> Tens
     """
     if scoped:
         apply()
-    handle = _hardtanh(x._handle if type(x) is Tensor else operand(x), min_val, max_val)
+    try:
+        handle = _hardtanh(x._handle if type(x) is Tensor else operand(x), min_val, max_val)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "hardtanh", "Tensor x, float min_val, float max_val", x, min_val, max_val) from None
     if origins:
         attend()
     if not handle:
@@ -3032,7 +3379,10 @@ def hardtanh_(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """
     if scoped:
         apply()
-    status = _hardtanh_(x._handle if type(x) is Tensor else destination(x), min_val, max_val)
+    try:
+        status = _hardtanh_(x._handle if type(x) is Tensor else destination(x), min_val, max_val)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "hardtanh_", "destination x, float min_val, float max_val", x, min_val, max_val) from None
     if origins:
         attend()
     if status < 0:
@@ -3054,7 +3404,10 @@ def hardsigmoid(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _hardsigmoid(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _hardsigmoid(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "hardsigmoid", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -3072,7 +3425,10 @@ def hardsigmoid_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _hardsigmoid_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _hardsigmoid_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "hardsigmoid_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -3094,7 +3450,10 @@ def hardswish(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _hardswish(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _hardswish(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "hardswish", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -3112,7 +3471,10 @@ def hardswish_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _hardswish_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _hardswish_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "hardswish_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -3135,7 +3497,10 @@ def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _leaky_relu(x._handle if type(x) is Tensor else operand(x), negative_slope)
+    try:
+        handle = _leaky_relu(x._handle if type(x) is Tensor else operand(x), negative_slope)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "leaky_relu", "Tensor x, float negative_slope", x, negative_slope) from None
     if origins:
         attend()
     if not handle:
@@ -3153,7 +3518,10 @@ def leaky_relu_(x: Tensor, negative_slope: float = 0.01) -> Tensor:
     """
     if scoped:
         apply()
-    status = _leaky_relu_(x._handle if type(x) is Tensor else destination(x), negative_slope)
+    try:
+        status = _leaky_relu_(x._handle if type(x) is Tensor else destination(x), negative_slope)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "leaky_relu_", "destination x, float negative_slope", x, negative_slope) from None
     if origins:
         attend()
     if status < 0:
@@ -3176,7 +3544,10 @@ def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _elu(x._handle if type(x) is Tensor else operand(x), alpha)
+    try:
+        handle = _elu(x._handle if type(x) is Tensor else operand(x), alpha)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "elu", "Tensor x, float alpha", x, alpha) from None
     if origins:
         attend()
     if not handle:
@@ -3194,7 +3565,10 @@ def elu_(x: Tensor, alpha: float = 1.0) -> Tensor:
     """
     if scoped:
         apply()
-    status = _elu_(x._handle if type(x) is Tensor else destination(x), alpha)
+    try:
+        status = _elu_(x._handle if type(x) is Tensor else destination(x), alpha)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "elu_", "destination x, float alpha", x, alpha) from None
     if origins:
         attend()
     if status < 0:
@@ -3217,7 +3591,10 @@ def celu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _celu(x._handle if type(x) is Tensor else operand(x), alpha)
+    try:
+        handle = _celu(x._handle if type(x) is Tensor else operand(x), alpha)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "celu", "Tensor x, float alpha", x, alpha) from None
     if origins:
         attend()
     if not handle:
@@ -3235,7 +3612,10 @@ def celu_(x: Tensor, alpha: float = 1.0) -> Tensor:
     """
     if scoped:
         apply()
-    status = _celu_(x._handle if type(x) is Tensor else destination(x), alpha)
+    try:
+        status = _celu_(x._handle if type(x) is Tensor else destination(x), alpha)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "celu_", "destination x, float alpha", x, alpha) from None
     if origins:
         attend()
     if status < 0:
@@ -3257,7 +3637,10 @@ def selu(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _selu(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _selu(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "selu", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -3275,7 +3658,10 @@ def selu_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _selu_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _selu_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "selu_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -3298,7 +3684,10 @@ def gelu(x: TensorLike, approximate: Literal["none", "tanh"] = "none") -> Tensor
     """
     if scoped:
         apply()
-    handle = _gelu(x._handle if type(x) is Tensor else operand(x), choice("gelu", "approximate", approximate, GELUFORM))
+    try:
+        handle = _gelu(x._handle if type(x) is Tensor else operand(x), choice("gelu", "approximate", approximate, GELUFORM))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "gelu", "Tensor x, enum approximate", x, approximate) from None
     if origins:
         attend()
     if not handle:
@@ -3316,7 +3705,10 @@ def gelu_(x: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
     """
     if scoped:
         apply()
-    status = _gelu_(x._handle if type(x) is Tensor else destination(x), choice("gelu", "approximate", approximate, GELUFORM))
+    try:
+        status = _gelu_(x._handle if type(x) is Tensor else destination(x), choice("gelu_", "approximate", approximate, GELUFORM))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "gelu_", "destination x, enum approximate", x, approximate) from None
     if origins:
         attend()
     if status < 0:
@@ -3338,7 +3730,10 @@ def silu(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _silu(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _silu(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "silu", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -3356,7 +3751,10 @@ def silu_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _silu_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _silu_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "silu_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -3380,7 +3778,10 @@ def softplus(x: TensorLike, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     """
     if scoped:
         apply()
-    handle = _softplus(x._handle if type(x) is Tensor else operand(x), beta, threshold)
+    try:
+        handle = _softplus(x._handle if type(x) is Tensor else operand(x), beta, threshold)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "softplus", "Tensor x, float beta, float threshold", x, beta, threshold) from None
     if origins:
         attend()
     if not handle:
@@ -3398,7 +3799,10 @@ def softplus_(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """
     if scoped:
         apply()
-    status = _softplus_(x._handle if type(x) is Tensor else destination(x), beta, threshold)
+    try:
+        status = _softplus_(x._handle if type(x) is Tensor else destination(x), beta, threshold)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "softplus_", "destination x, float beta, float threshold", x, beta, threshold) from None
     if origins:
         attend()
     if status < 0:
@@ -3420,7 +3824,10 @@ def logsigmoid(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _logsigmoid(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _logsigmoid(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "logsigmoid", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -3438,7 +3845,10 @@ def logsigmoid_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _logsigmoid_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _logsigmoid_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "logsigmoid_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -3460,7 +3870,10 @@ def mish(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _mish(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _mish(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "mish", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -3478,7 +3891,10 @@ def mish_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _mish_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _mish_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "mish_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -3500,7 +3916,10 @@ def softsign(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _softsign(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _softsign(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "softsign", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -3518,7 +3937,10 @@ def softsign_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _softsign_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _softsign_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "softsign_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -3540,7 +3962,10 @@ def tanhshrink(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _tanhshrink(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _tanhshrink(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "tanhshrink", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -3558,7 +3983,10 @@ def tanhshrink_(x: Tensor) -> Tensor:
     """
     if scoped:
         apply()
-    status = _tanhshrink_(x._handle if type(x) is Tensor else destination(x))
+    try:
+        status = _tanhshrink_(x._handle if type(x) is Tensor else destination(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "tanhshrink_", "destination x", x) from None
     if origins:
         attend()
     if status < 0:
@@ -3581,7 +4009,10 @@ def hardshrink(x: TensorLike, lambd: float = 0.5) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _hardshrink(x._handle if type(x) is Tensor else operand(x), lambd)
+    try:
+        handle = _hardshrink(x._handle if type(x) is Tensor else operand(x), lambd)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "hardshrink", "Tensor x, float lambd", x, lambd) from None
     if origins:
         attend()
     if not handle:
@@ -3599,7 +4030,10 @@ def hardshrink_(x: Tensor, lambd: float = 0.5) -> Tensor:
     """
     if scoped:
         apply()
-    status = _hardshrink_(x._handle if type(x) is Tensor else destination(x), lambd)
+    try:
+        status = _hardshrink_(x._handle if type(x) is Tensor else destination(x), lambd)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "hardshrink_", "destination x, float lambd", x, lambd) from None
     if origins:
         attend()
     if status < 0:
@@ -3622,7 +4056,10 @@ def softshrink(x: TensorLike, lambd: float = 0.5) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _softshrink(x._handle if type(x) is Tensor else operand(x), lambd)
+    try:
+        handle = _softshrink(x._handle if type(x) is Tensor else operand(x), lambd)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "softshrink", "Tensor x, float lambd", x, lambd) from None
     if origins:
         attend()
     if not handle:
@@ -3640,7 +4077,10 @@ def softshrink_(x: Tensor, lambd: float = 0.5) -> Tensor:
     """
     if scoped:
         apply()
-    status = _softshrink_(x._handle if type(x) is Tensor else destination(x), lambd)
+    try:
+        status = _softshrink_(x._handle if type(x) is Tensor else destination(x), lambd)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "softshrink_", "destination x, float lambd", x, lambd) from None
     if origins:
         attend()
     if status < 0:
@@ -3664,7 +4104,10 @@ def threshold(x: TensorLike, threshold: float, value: float) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _threshold(x._handle if type(x) is Tensor else operand(x), threshold, value)
+    try:
+        handle = _threshold(x._handle if type(x) is Tensor else operand(x), threshold, value)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "threshold", "Tensor x, float threshold, float value", x, threshold, value) from None
     if origins:
         attend()
     if not handle:
@@ -3682,7 +4125,10 @@ def threshold_(x: Tensor, threshold: float, value: float) -> Tensor:
     """
     if scoped:
         apply()
-    status = _threshold_(x._handle if type(x) is Tensor else destination(x), threshold, value)
+    try:
+        status = _threshold_(x._handle if type(x) is Tensor else destination(x), threshold, value)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "threshold_", "destination x, float threshold, float value", x, threshold, value) from None
     if origins:
         attend()
     if status < 0:
@@ -3705,7 +4151,10 @@ def minimum(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _minimum(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _minimum(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "minimum", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -3723,7 +4172,10 @@ def minimum_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _minimum_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _minimum_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "minimum_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -3746,7 +4198,10 @@ def fmax(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _fmax(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _fmax(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "fmax", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -3764,7 +4219,10 @@ def fmax_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _fmax_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _fmax_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "fmax_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -3787,7 +4245,10 @@ def fmin(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _fmin(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _fmin(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "fmin", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -3805,7 +4266,10 @@ def fmin_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _fmin_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _fmin_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "fmin_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -3830,7 +4294,10 @@ def floor_divide(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _floor_divide(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _floor_divide(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "floor_divide", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -3848,7 +4315,10 @@ def floor_divide_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _floor_divide_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _floor_divide_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "floor_divide_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -3873,7 +4343,10 @@ def trunc_divide(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _trunc_divide(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _trunc_divide(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "trunc_divide", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -3891,7 +4364,10 @@ def trunc_divide_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _trunc_divide_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _trunc_divide_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "trunc_divide_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -3916,7 +4392,10 @@ def remainder(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _remainder(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _remainder(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "remainder", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -3934,7 +4413,10 @@ def remainder_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _remainder_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _remainder_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "remainder_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -3959,7 +4441,10 @@ def fmod(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _fmod(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _fmod(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "fmod", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -3977,7 +4462,10 @@ def fmod_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _fmod_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _fmod_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "fmod_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -4001,7 +4489,10 @@ def pow(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _pow(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _pow(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "pow", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4019,7 +4510,10 @@ def pow_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _pow_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _pow_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "pow_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -4042,7 +4536,10 @@ def atan2(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _atan2(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _atan2(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "atan2", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4060,7 +4557,10 @@ def atan2_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _atan2_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _atan2_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "atan2_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -4083,7 +4583,10 @@ def hypot(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _hypot(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _hypot(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "hypot", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4101,7 +4604,10 @@ def hypot_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _hypot_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _hypot_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "hypot_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -4124,7 +4630,10 @@ def copysign(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _copysign(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _copysign(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "copysign", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4142,7 +4651,10 @@ def copysign_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _copysign_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _copysign_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "copysign_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -4165,7 +4677,10 @@ def logaddexp(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _logaddexp(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _logaddexp(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "logaddexp", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4183,7 +4698,10 @@ def logaddexp_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _logaddexp_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _logaddexp_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "logaddexp_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -4207,7 +4725,10 @@ def bitwise_and(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _bitwise_and(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _bitwise_and(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "bitwise_and", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4225,7 +4746,10 @@ def bitwise_and_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _bitwise_and_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _bitwise_and_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "bitwise_and_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -4249,7 +4773,10 @@ def bitwise_or(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _bitwise_or(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _bitwise_or(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "bitwise_or", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4267,7 +4794,10 @@ def bitwise_or_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _bitwise_or_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _bitwise_or_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "bitwise_or_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -4291,7 +4821,10 @@ def bitwise_xor(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _bitwise_xor(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _bitwise_xor(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "bitwise_xor", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4309,7 +4842,10 @@ def bitwise_xor_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _bitwise_xor_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _bitwise_xor_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "bitwise_xor_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -4333,7 +4869,10 @@ def left_shift(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _left_shift(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _left_shift(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "left_shift", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4351,7 +4890,10 @@ def left_shift_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _left_shift_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _left_shift_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "left_shift_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -4375,7 +4917,10 @@ def right_shift(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _right_shift(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _right_shift(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "right_shift", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4393,7 +4938,10 @@ def right_shift_(a: Tensor, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _right_shift_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        status = _right_shift_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "right_shift_", "destination a, Tensor b", a, b) from None
     if origins:
         attend()
     if status < 0:
@@ -4418,7 +4966,10 @@ def lerp(a: TensorLike, b: TensorLike, weight: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _lerp(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), weight._handle if type(weight) is Tensor else operand(weight))
+    try:
+        handle = _lerp(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), weight._handle if type(weight) is Tensor else operand(weight))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "lerp", "Tensor a, Tensor b, Tensor weight", a, b, weight) from None
     if origins:
         attend()
     if not handle:
@@ -4436,7 +4987,10 @@ def lerp_(a: Tensor, b: TensorLike, weight: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _lerp_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b), weight._handle if type(weight) is Tensor else operand(weight))
+    try:
+        status = _lerp_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b), weight._handle if type(weight) is Tensor else operand(weight))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "lerp_", "destination a, Tensor b, Tensor weight", a, b, weight) from None
     if origins:
         attend()
     if status < 0:
@@ -4459,7 +5013,10 @@ def eq(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _eq(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _eq(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "eq", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4484,7 +5041,10 @@ def ne(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _ne(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _ne(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "ne", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4509,7 +5069,10 @@ def lt(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _lt(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _lt(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "lt", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4534,7 +5097,10 @@ def le(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _le(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _le(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "le", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4559,7 +5125,10 @@ def gt(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _gt(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _gt(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "gt", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4584,7 +5153,10 @@ def ge(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _ge(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _ge(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "ge", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4609,7 +5181,10 @@ def logical_and(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _logical_and(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _logical_and(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "logical_and", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4634,7 +5209,10 @@ def logical_or(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _logical_or(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _logical_or(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "logical_or", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4659,7 +5237,10 @@ def logical_xor(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _logical_xor(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _logical_xor(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "logical_xor", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4686,7 +5267,10 @@ def where(condition: TensorLike, a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _where(condition._handle if type(condition) is Tensor else operand(condition), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _where(condition._handle if type(condition) is Tensor else operand(condition), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "where", "Tensor condition, Tensor a, Tensor b", condition, a, b) from None
     if origins:
         attend()
     if not handle:
@@ -4714,7 +5298,10 @@ def prod(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool =
     """
     if scoped:
         apply()
-    handle = _prod(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim, dtype_code(dtype))
+    try:
+        handle = _prod(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim, dtype_code(dtype))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "prod", "Tensor x, int[]? dims, bool keepdim, dtype? dtype", x, dims, keepdim, dtype) from None
     if origins:
         attend()
     if not handle:
@@ -4744,7 +5331,10 @@ def var(x: TensorLike, dims: int | Sequence[int] | None = None, correction: int 
     """
     if scoped:
         apply()
-    handle = _var(x._handle if type(x) is Tensor else operand(x), *int_list(dims), as_int(correction), keepdim)
+    try:
+        handle = _var(x._handle if type(x) is Tensor else operand(x), *int_list(dims), as_int(correction), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "var", "Tensor x, int[]? dims, int correction, bool keepdim", x, dims, correction, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -4773,7 +5363,10 @@ def std(x: TensorLike, dims: int | Sequence[int] | None = None, correction: int 
     """
     if scoped:
         apply()
-    handle = _std(x._handle if type(x) is Tensor else operand(x), *int_list(dims), as_int(correction), keepdim)
+    try:
+        handle = _std(x._handle if type(x) is Tensor else operand(x), *int_list(dims), as_int(correction), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "std", "Tensor x, int[]? dims, int correction, bool keepdim", x, dims, correction, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -4803,7 +5396,10 @@ def norm(x: TensorLike, p: float = 2.0, dims: int | Sequence[int] | None = None,
     """
     if scoped:
         apply()
-    handle = _norm(x._handle if type(x) is Tensor else operand(x), p, *int_list(dims), keepdim)
+    try:
+        handle = _norm(x._handle if type(x) is Tensor else operand(x), p, *int_list(dims), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "norm", "Tensor x, float p, int[]? dims, bool keepdim", x, p, dims, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -4830,7 +5426,10 @@ def amin(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool =
     """
     if scoped:
         apply()
-    handle = _amin(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    try:
+        handle = _amin(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "amin", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -4865,7 +5464,10 @@ def max_dim(x: TensorLike, dim: int, keepdim: bool = False) -> MaxDimResult:
     if scoped:
         apply()
     outputs = ffi.new("clikart_tensor*[2]")
-    status = _max_dim(x._handle if type(x) is Tensor else operand(x), as_int(dim), keepdim, outputs)
+    try:
+        status = _max_dim(x._handle if type(x) is Tensor else operand(x), as_int(dim), keepdim, outputs)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "max_dim", "Tensor x, int dim, bool keepdim", x, dim, keepdim) from None
     if origins:
         attend()
     if status < 0:
@@ -4898,7 +5500,10 @@ def min_dim(x: TensorLike, dim: int, keepdim: bool = False) -> MinDimResult:
     if scoped:
         apply()
     outputs = ffi.new("clikart_tensor*[2]")
-    status = _min_dim(x._handle if type(x) is Tensor else operand(x), as_int(dim), keepdim, outputs)
+    try:
+        status = _min_dim(x._handle if type(x) is Tensor else operand(x), as_int(dim), keepdim, outputs)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "min_dim", "Tensor x, int dim, bool keepdim", x, dim, keepdim) from None
     if origins:
         attend()
     if status < 0:
@@ -4924,7 +5529,10 @@ def argmin(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool
     """
     if scoped:
         apply()
-    handle = _argmin(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    try:
+        handle = _argmin(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "argmin", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -4952,7 +5560,10 @@ def logsumexp(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: b
     """
     if scoped:
         apply()
-    handle = _logsumexp(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    try:
+        handle = _logsumexp(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "logsumexp", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -4979,7 +5590,10 @@ def any(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = 
     """
     if scoped:
         apply()
-    handle = _any(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    try:
+        handle = _any(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "any", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -5006,7 +5620,10 @@ def all(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = 
     """
     if scoped:
         apply()
-    handle = _all(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    try:
+        handle = _all(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "all", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -5033,7 +5650,10 @@ def count_nonzero(x: TensorLike, dims: int | Sequence[int] | None = None, keepdi
     """
     if scoped:
         apply()
-    handle = _count_nonzero(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    try:
+        handle = _count_nonzero(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "count_nonzero", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -5059,7 +5679,10 @@ def log_softmax(x: TensorLike, dim: int = -1) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _log_softmax(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    try:
+        handle = _log_softmax(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "log_softmax", "Tensor x, int dim", x, dim) from None
     if origins:
         attend()
     if not handle:
@@ -5085,7 +5708,10 @@ def softmin(x: TensorLike, dim: int = -1) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _softmin(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    try:
+        handle = _softmin(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "softmin", "Tensor x, int dim", x, dim) from None
     if origins:
         attend()
     if not handle:
@@ -5111,7 +5737,10 @@ def cumsum(x: TensorLike, dim: int, dtype: DType | None = None) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _cumsum(x._handle if type(x) is Tensor else operand(x), as_int(dim), dtype_code(dtype))
+    try:
+        handle = _cumsum(x._handle if type(x) is Tensor else operand(x), as_int(dim), dtype_code(dtype))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "cumsum", "Tensor x, int dim, dtype? dtype", x, dim, dtype) from None
     if origins:
         attend()
     if not handle:
@@ -5137,7 +5766,10 @@ def cumprod(x: TensorLike, dim: int, dtype: DType | None = None) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _cumprod(x._handle if type(x) is Tensor else operand(x), as_int(dim), dtype_code(dtype))
+    try:
+        handle = _cumprod(x._handle if type(x) is Tensor else operand(x), as_int(dim), dtype_code(dtype))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "cumprod", "Tensor x, int dim, dtype? dtype", x, dim, dtype) from None
     if origins:
         attend()
     if not handle:
@@ -5170,7 +5802,10 @@ def cummax(x: TensorLike, dim: int) -> CummaxResult:
     if scoped:
         apply()
     outputs = ffi.new("clikart_tensor*[2]")
-    status = _cummax(x._handle if type(x) is Tensor else operand(x), as_int(dim), outputs)
+    try:
+        status = _cummax(x._handle if type(x) is Tensor else operand(x), as_int(dim), outputs)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "cummax", "Tensor x, int dim", x, dim) from None
     if origins:
         attend()
     if status < 0:
@@ -5201,7 +5836,10 @@ def cummin(x: TensorLike, dim: int) -> CumminResult:
     if scoped:
         apply()
     outputs = ffi.new("clikart_tensor*[2]")
-    status = _cummin(x._handle if type(x) is Tensor else operand(x), as_int(dim), outputs)
+    try:
+        status = _cummin(x._handle if type(x) is Tensor else operand(x), as_int(dim), outputs)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "cummin", "Tensor x, int dim", x, dim) from None
     if origins:
         attend()
     if status < 0:
@@ -5225,7 +5863,10 @@ def logcumsumexp(x: TensorLike, dim: int) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _logcumsumexp(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    try:
+        handle = _logcumsumexp(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "logcumsumexp", "Tensor x, int dim", x, dim) from None
     if origins:
         attend()
     if not handle:
@@ -5260,7 +5901,10 @@ def sort(x: TensorLike, dim: int = -1, descending: bool = False) -> SortResult:
     if scoped:
         apply()
     outputs = ffi.new("clikart_tensor*[2]")
-    status = _sort(x._handle if type(x) is Tensor else operand(x), as_int(dim), descending, outputs)
+    try:
+        status = _sort(x._handle if type(x) is Tensor else operand(x), as_int(dim), descending, outputs)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "sort", "Tensor x, int dim, bool descending", x, dim, descending) from None
     if origins:
         attend()
     if status < 0:
@@ -5285,7 +5929,10 @@ def argsort(x: TensorLike, dim: int = -1, descending: bool = False) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _argsort(x._handle if type(x) is Tensor else operand(x), as_int(dim), descending)
+    try:
+        handle = _argsort(x._handle if type(x) is Tensor else operand(x), as_int(dim), descending)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "argsort", "Tensor x, int dim, bool descending", x, dim, descending) from None
     if origins:
         attend()
     if not handle:
@@ -5323,7 +5970,10 @@ def topk(x: TensorLike, k: int, dim: int = -1, largest: bool = True, sorted: boo
     if scoped:
         apply()
     outputs = ffi.new("clikart_tensor*[2]")
-    status = _topk(x._handle if type(x) is Tensor else operand(x), as_int(k), as_int(dim), largest, sorted, outputs)
+    try:
+        status = _topk(x._handle if type(x) is Tensor else operand(x), as_int(k), as_int(dim), largest, sorted, outputs)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "topk", "Tensor x, int k, int dim, bool largest, bool sorted", x, k, dim, largest, sorted) from None
     if origins:
         attend()
     if status < 0:
@@ -5357,7 +6007,10 @@ def kthvalue(x: TensorLike, k: int, dim: int = -1, keepdim: bool = False) -> Kth
     if scoped:
         apply()
     outputs = ffi.new("clikart_tensor*[2]")
-    status = _kthvalue(x._handle if type(x) is Tensor else operand(x), as_int(k), as_int(dim), keepdim, outputs)
+    try:
+        status = _kthvalue(x._handle if type(x) is Tensor else operand(x), as_int(k), as_int(dim), keepdim, outputs)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "kthvalue", "Tensor x, int k, int dim, bool keepdim", x, k, dim, keepdim) from None
     if origins:
         attend()
     if status < 0:
@@ -5373,7 +6026,7 @@ def unique(x: TensorLike) -> Tensor:
         x: the tensor.
 
     Raises:
-        ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+        RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
         NotImplementedError: while a graph is recorded.
 
     Example:
@@ -5381,7 +6034,10 @@ def unique(x: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _unique(x._handle if type(x) is Tensor else operand(x))
+    try:
+        handle = _unique(x._handle if type(x) is Tensor else operand(x))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "unique", "Tensor x", x) from None
     if origins:
         attend()
     if not handle:
@@ -5408,7 +6064,10 @@ def searchsorted(sorted: TensorLike, values: TensorLike, right: bool = False) ->
     """
     if scoped:
         apply()
-    handle = _searchsorted(sorted._handle if type(sorted) is Tensor else operand(sorted), values._handle if type(values) is Tensor else operand(values), right)
+    try:
+        handle = _searchsorted(sorted._handle if type(sorted) is Tensor else operand(sorted), values._handle if type(values) is Tensor else operand(values), right)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "searchsorted", "Tensor sorted, Tensor values, bool right", sorted, values, right) from None
     if origins:
         attend()
     if not handle:
@@ -5432,7 +6091,7 @@ def bincount(x: TensorLike, weights: TensorLike | None = None, minlength: int = 
         ValueError: a shape with not just one dimension, weights of another shape, a negative minlength; a negative number,
             which is found when the operator runs.
         TypeError: a tensor that is not of integers.
-        ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+        RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
         NotImplementedError: while a graph is recorded.
 
     Example:
@@ -5440,7 +6099,10 @@ def bincount(x: TensorLike, weights: TensorLike | None = None, minlength: int = 
     """
     if scoped:
         apply()
-    handle = _bincount(x._handle if type(x) is Tensor else operand(x), NULL if weights is None else operand(weights), as_int(minlength))
+    try:
+        handle = _bincount(x._handle if type(x) is Tensor else operand(x), NULL if weights is None else operand(weights), as_int(minlength))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "bincount", "Tensor x, Tensor? weights, int minlength", x, weights, minlength) from None
     if origins:
         attend()
     if not handle:
@@ -5468,7 +6130,10 @@ def gather(x: TensorLike, dim: int, index: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _gather(x._handle if type(x) is Tensor else operand(x), as_int(dim), index._handle if type(index) is Tensor else operand(index))
+    try:
+        handle = _gather(x._handle if type(x) is Tensor else operand(x), as_int(dim), index._handle if type(index) is Tensor else operand(index))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "gather", "Tensor x, int dim, Tensor index", x, dim, index) from None
     if origins:
         attend()
     if not handle:
@@ -5501,7 +6166,10 @@ def scatter(x: TensorLike, dim: int, index: TensorLike, src: TensorLike, reduce:
     """
     if scoped:
         apply()
-    handle = _scatter(x._handle if type(x) is Tensor else operand(x), as_int(dim), index._handle if type(index) is Tensor else operand(index), src._handle if type(src) is Tensor else operand(src), choice("scatter", "reduce", reduce, SCATTERREDUCE), include_self)
+    try:
+        handle = _scatter(x._handle if type(x) is Tensor else operand(x), as_int(dim), index._handle if type(index) is Tensor else operand(index), src._handle if type(src) is Tensor else operand(src), choice("scatter", "reduce", reduce, SCATTERREDUCE), include_self)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "scatter", "Tensor x, int dim, Tensor index, Tensor src, enum reduce, bool include_self", x, dim, index, src, reduce, include_self) from None
     if origins:
         attend()
     if not handle:
@@ -5527,7 +6195,10 @@ def take(x: TensorLike, index: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _take(x._handle if type(x) is Tensor else operand(x), index._handle if type(index) is Tensor else operand(index))
+    try:
+        handle = _take(x._handle if type(x) is Tensor else operand(x), index._handle if type(index) is Tensor else operand(index))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "take", "Tensor x, Tensor index", x, index) from None
     if origins:
         attend()
     if not handle:
@@ -5555,7 +6226,10 @@ def index_select(x: TensorLike, dim: int, index: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _index_select(x._handle if type(x) is Tensor else operand(x), as_int(dim), index._handle if type(index) is Tensor else operand(index))
+    try:
+        handle = _index_select(x._handle if type(x) is Tensor else operand(x), as_int(dim), index._handle if type(index) is Tensor else operand(index))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "index_select", "Tensor x, int dim, Tensor index", x, dim, index) from None
     if origins:
         attend()
     if not handle:
@@ -5565,7 +6239,7 @@ def index_select(x: TensorLike, dim: int, index: TensorLike) -> Tensor:
     return result
 
 
-def index(x: TensorLike, indices: Iterable[TensorLike], dims: int | Sequence[int]) -> Tensor:
+def index(x: TensorLike, indices: TensorLikes, dims: int | Sequence[int]) -> Tensor:
     """Elements by tensors of places along some dimensions, as NumPy indexes with arrays: the indices broadcast against each
     other, and their shape takes the place of the dimensions if these are neighbours, else it comes first.
 
@@ -5575,17 +6249,20 @@ def index(x: TensorLike, indices: Iterable[TensorLike], dims: int | Sequence[int
         dims: the dimensions that they count along, in ascending order.
 
     Raises:
-        IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
-        ValueError: indices that do not broadcast, not as many as dims, or dims that do not ascend.
+        IndexError: a dimension out of range; indices that do not broadcast; a place out of range, which is found when the operator runs.
+        ValueError: not as many indices as dims, or dims that do not ascend.
         TypeError: an index that is not of integers.
 
     Example:
         >>> y = crt.index(crt.tensor([[1.0, 2.0], [3.0, 4.0]]), [crt.tensor([0, 1]), crt.tensor([1, 1])], [0, 1])
     """
-    handles, count, indices = operands(indices)
     if scoped:
         apply()
-    handle = _index(x._handle if type(x) is Tensor else operand(x), handles, count, *int_list(dims))
+    try:
+        handles, count, indices = operands(indices)
+        handle = _index(x._handle if type(x) is Tensor else operand(x), handles, count, *int_list(dims))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "index", "Tensor x, Tensor[] indices, int[] dims", x, indices, dims) from None
     if origins:
         attend()
     if not handle:
@@ -5595,7 +6272,7 @@ def index(x: TensorLike, indices: Iterable[TensorLike], dims: int | Sequence[int
     return result
 
 
-def index_put(x: TensorLike, values: TensorLike, indices: Iterable[TensorLike], dims: int | Sequence[int], accumulate: bool = False) -> Tensor:
+def index_put(x: TensorLike, values: TensorLike, indices: TensorLikes, dims: int | Sequence[int], accumulate: bool = False) -> Tensor:
     """x with values put where index would take elements from.  Of values that meet in one place the last stays, or all are
     added to the element; float16 and bfloat16 add up as float32.
 
@@ -5607,17 +6284,20 @@ def index_put(x: TensorLike, values: TensorLike, indices: Iterable[TensorLike], 
         accumulate: add to the elements.
 
     Raises:
-        IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
-        ValueError: shapes that do not broadcast, indices not as many as dims, or dims that do not ascend.
+        IndexError: a dimension out of range; indices that do not broadcast; a place out of range, which is found when the operator runs.
+        ValueError: values that do not broadcast to the places, indices not as many as dims, or dims that do not ascend.
         TypeError: an index that is not of integers, values of another dtype than x.
 
     Example:
         >>> y = crt.index_put(crt.zeros([3]), 1.5, [crt.tensor([0, 2])], [0])
     """
-    handles, count, indices = operands(indices)
     if scoped:
         apply()
-    handle = _index_put(x._handle if type(x) is Tensor else operand(x), values._handle if type(values) is Tensor else operand(values), handles, count, *int_list(dims), accumulate)
+    try:
+        handles, count, indices = operands(indices)
+        handle = _index_put(x._handle if type(x) is Tensor else operand(x), values._handle if type(values) is Tensor else operand(values), handles, count, *int_list(dims), accumulate)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "index_put", "Tensor x, Tensor values, Tensor[] indices, int[] dims, bool accumulate", x, values, indices, dims, accumulate) from None
     if origins:
         attend()
     if not handle:
@@ -5627,16 +6307,19 @@ def index_put(x: TensorLike, values: TensorLike, indices: Iterable[TensorLike], 
     return result
 
 
-def index_put_(x: Tensor, values: TensorLike, indices: Iterable[TensorLike], dims: int | Sequence[int], accumulate: bool = False) -> Tensor:
+def index_put_(x: Tensor, values: TensorLike, indices: TensorLikes, dims: int | Sequence[int], accumulate: bool = False) -> Tensor:
     """``index_put`` written over x: x with values put where index would take elements from.  Of values that meet in one place the last stays, or all are  Returns x.
 
     Example:
         >>> y = crt.index_put_(crt.zeros([3]), 1.5, [crt.tensor([0, 2])], [0])
     """
-    handles, count, indices = operands(indices)
     if scoped:
         apply()
-    status = _index_put_(x._handle if type(x) is Tensor else destination(x), values._handle if type(values) is Tensor else operand(values), handles, count, *int_list(dims), accumulate)
+    try:
+        handles, count, indices = operands(indices)
+        status = _index_put_(x._handle if type(x) is Tensor else destination(x), values._handle if type(values) is Tensor else operand(values), handles, count, *int_list(dims), accumulate)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "index_put_", "destination x, Tensor values, Tensor[] indices, int[] dims, bool accumulate", x, values, indices, dims, accumulate) from None
     if origins:
         attend()
     if status < 0:
@@ -5655,7 +6338,7 @@ def masked_select(x: TensorLike, mask: TensorLike) -> Tensor:
     Raises:
         ValueError: the shapes do not broadcast.
         TypeError: a mask that is not of bools.
-        ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+        RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
         NotImplementedError: while a graph is recorded.
 
     Example:
@@ -5663,7 +6346,10 @@ def masked_select(x: TensorLike, mask: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _masked_select(x._handle if type(x) is Tensor else operand(x), mask._handle if type(mask) is Tensor else operand(mask))
+    try:
+        handle = _masked_select(x._handle if type(x) is Tensor else operand(x), mask._handle if type(mask) is Tensor else operand(mask))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "masked_select", "Tensor x, Tensor mask", x, mask) from None
     if origins:
         attend()
     if not handle:
@@ -5690,7 +6376,10 @@ def masked_fill(x: TensorLike, mask: TensorLike, value: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _masked_fill(x._handle if type(x) is Tensor else operand(x), mask._handle if type(mask) is Tensor else operand(mask), value._handle if type(value) is Tensor else operand(value))
+    try:
+        handle = _masked_fill(x._handle if type(x) is Tensor else operand(x), mask._handle if type(mask) is Tensor else operand(mask), value._handle if type(value) is Tensor else operand(value))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "masked_fill", "Tensor x, Tensor mask, Tensor value", x, mask, value) from None
     if origins:
         attend()
     if not handle:
@@ -5708,7 +6397,10 @@ def masked_fill_(x: Tensor, mask: TensorLike, value: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _masked_fill_(x._handle if type(x) is Tensor else destination(x), mask._handle if type(mask) is Tensor else operand(mask), value._handle if type(value) is Tensor else operand(value))
+    try:
+        status = _masked_fill_(x._handle if type(x) is Tensor else destination(x), mask._handle if type(mask) is Tensor else operand(mask), value._handle if type(value) is Tensor else operand(value))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "masked_fill_", "destination x, Tensor mask, Tensor value", x, mask, value) from None
     if origins:
         attend()
     if status < 0:
@@ -5733,7 +6425,10 @@ def masked_scatter(x: TensorLike, mask: TensorLike, source: TensorLike) -> Tenso
     """
     if scoped:
         apply()
-    handle = _masked_scatter(x._handle if type(x) is Tensor else operand(x), mask._handle if type(mask) is Tensor else operand(mask), source._handle if type(source) is Tensor else operand(source))
+    try:
+        handle = _masked_scatter(x._handle if type(x) is Tensor else operand(x), mask._handle if type(mask) is Tensor else operand(mask), source._handle if type(source) is Tensor else operand(source))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "masked_scatter", "Tensor x, Tensor mask, Tensor source", x, mask, source) from None
     if origins:
         attend()
     if not handle:
@@ -5760,7 +6455,10 @@ def embedding(index: TensorLike, weight: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _embedding(index._handle if type(index) is Tensor else operand(index), weight._handle if type(weight) is Tensor else operand(weight))
+    try:
+        handle = _embedding(index._handle if type(index) is Tensor else operand(index), weight._handle if type(weight) is Tensor else operand(weight))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "embedding", "Tensor index, Tensor weight", index, weight) from None
     if origins:
         attend()
     if not handle:
@@ -5785,7 +6483,10 @@ def expand(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _expand(x._handle if type(x) is Tensor else operand(x), *int_list(shape))
+    try:
+        handle = _expand(x._handle if type(x) is Tensor else operand(x), *int_list(shape))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "expand", "Tensor x, int[] shape", x, shape) from None
     if origins:
         attend()
     if not handle:
@@ -5810,7 +6511,10 @@ def broadcast_to(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _broadcast_to(x._handle if type(x) is Tensor else operand(x), *int_list(shape))
+    try:
+        handle = _broadcast_to(x._handle if type(x) is Tensor else operand(x), *int_list(shape))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "broadcast_to", "Tensor x, int[] shape", x, shape) from None
     if origins:
         attend()
     if not handle:
@@ -5836,7 +6540,10 @@ def transpose(x: TensorLike, dim0: int, dim1: int) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _transpose(x._handle if type(x) is Tensor else operand(x), as_int(dim0), as_int(dim1))
+    try:
+        handle = _transpose(x._handle if type(x) is Tensor else operand(x), as_int(dim0), as_int(dim1))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "transpose", "Tensor x, int dim0, int dim1", x, dim0, dim1) from None
     if origins:
         attend()
     if not handle:
@@ -5862,7 +6569,10 @@ def squeeze(x: TensorLike, dims: int | Sequence[int] | None = None) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _squeeze(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
+    try:
+        handle = _squeeze(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "squeeze", "Tensor x, int[]? dims", x, dims) from None
     if origins:
         attend()
     if not handle:
@@ -5887,7 +6597,10 @@ def unsqueeze(x: TensorLike, dim: int) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _unsqueeze(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    try:
+        handle = _unsqueeze(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "unsqueeze", "Tensor x, int dim", x, dim) from None
     if origins:
         attend()
     if not handle:
@@ -5914,7 +6627,10 @@ def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _flatten(x._handle if type(x) is Tensor else operand(x), as_int(start_dim), as_int(end_dim))
+    try:
+        handle = _flatten(x._handle if type(x) is Tensor else operand(x), as_int(start_dim), as_int(end_dim))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "flatten", "Tensor x, int start_dim, int end_dim", x, start_dim, end_dim) from None
     if origins:
         attend()
     if not handle:
@@ -5941,7 +6657,10 @@ def unflatten(x: TensorLike, dim: int, sizes: int | Sequence[int]) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _unflatten(x._handle if type(x) is Tensor else operand(x), as_int(dim), *int_list(sizes))
+    try:
+        handle = _unflatten(x._handle if type(x) is Tensor else operand(x), as_int(dim), *int_list(sizes))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "unflatten", "Tensor x, int dim, int[] sizes", x, dim, sizes) from None
     if origins:
         attend()
     if not handle:
@@ -5968,7 +6687,10 @@ def movedim(x: TensorLike, source: int | Sequence[int], destination: int | Seque
     """
     if scoped:
         apply()
-    handle = _movedim(x._handle if type(x) is Tensor else operand(x), *int_list(source), *int_list(destination))
+    try:
+        handle = _movedim(x._handle if type(x) is Tensor else operand(x), *int_list(source), *int_list(destination))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "movedim", "Tensor x, int[] source, int[] destination", x, source, destination) from None
     if origins:
         attend()
     if not handle:
@@ -5996,7 +6718,10 @@ def diagonal(x: TensorLike, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     """
     if scoped:
         apply()
-    handle = _diagonal(x._handle if type(x) is Tensor else operand(x), as_int(offset), as_int(dim1), as_int(dim2))
+    try:
+        handle = _diagonal(x._handle if type(x) is Tensor else operand(x), as_int(offset), as_int(dim1), as_int(dim2))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "diagonal", "Tensor x, int offset, int dim1, int dim2", x, offset, dim1, dim2) from None
     if origins:
         attend()
     if not handle:
@@ -6025,7 +6750,10 @@ def unfold(x: TensorLike, dim: int, size: int, step: int) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _unfold(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(size), as_int(step))
+    try:
+        handle = _unfold(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(size), as_int(step))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "unfold", "Tensor x, int dim, int size, int step", x, dim, size, step) from None
     if origins:
         attend()
     if not handle:
@@ -6053,7 +6781,10 @@ def narrow(x: TensorLike, dim: int, start: int, length: int) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _narrow(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(start), as_int(length))
+    try:
+        handle = _narrow(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(start), as_int(length))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "narrow", "Tensor x, int dim, int start, int length", x, dim, start, length) from None
     if origins:
         attend()
     if not handle:
@@ -6080,7 +6811,10 @@ def view_dtype(x: TensorLike, dtype: DType) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _view_dtype(x._handle if type(x) is Tensor else operand(x), dtype_code(dtype))
+    try:
+        handle = _view_dtype(x._handle if type(x) is Tensor else operand(x), dtype_code(dtype))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "view_dtype", "Tensor x, dtype dtype", x, dtype) from None
     if origins:
         attend()
     if not handle:
@@ -6107,7 +6841,10 @@ def as_strided(x: TensorLike, shape: int | Sequence[int], strides: int | Sequenc
     """
     if scoped:
         apply()
-    handle = _as_strided(x._handle if type(x) is Tensor else operand(x), *int_list(shape), *int_list(strides), optional_int(offset))
+    try:
+        handle = _as_strided(x._handle if type(x) is Tensor else operand(x), *int_list(shape), *int_list(strides), optional_int(offset))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "as_strided", "Tensor x, int[] shape, int[] strides, int? offset", x, shape, strides, offset) from None
     if origins:
         attend()
     if not handle:
@@ -6117,7 +6854,7 @@ def as_strided(x: TensorLike, shape: int | Sequence[int], strides: int | Sequenc
     return result
 
 
-def stack(tensors: Iterable[TensorLike], dim: int = 0) -> Tensor:
+def stack(tensors: TensorLikes, dim: int = 0) -> Tensor:
     """The tensors side by side along a new dimension.
 
     Args:
@@ -6131,10 +6868,13 @@ def stack(tensors: Iterable[TensorLike], dim: int = 0) -> Tensor:
     Example:
         >>> y = crt.stack([crt.arange(0, 2), crt.arange(5, 7)])
     """
-    handles, count, tensors = operands(tensors)
     if scoped:
         apply()
-    handle = _stack(handles, count, as_int(dim))
+    try:
+        handles, count, tensors = operands(tensors)
+        handle = _stack(handles, count, as_int(dim))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "stack", "Tensor[] tensors, int dim", tensors, dim) from None
     if origins:
         attend()
     if not handle:
@@ -6159,7 +6899,10 @@ def repeat(x: TensorLike, repeats: int | Sequence[int]) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _repeat(x._handle if type(x) is Tensor else operand(x), *int_list(repeats))
+    try:
+        handle = _repeat(x._handle if type(x) is Tensor else operand(x), *int_list(repeats))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "repeat", "Tensor x, int[] repeats", x, repeats) from None
     if origins:
         attend()
     if not handle:
@@ -6184,7 +6927,10 @@ def tile(x: TensorLike, dims: int | Sequence[int]) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _tile(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
+    try:
+        handle = _tile(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "tile", "Tensor x, int[] dims", x, dims) from None
     if origins:
         attend()
     if not handle:
@@ -6211,7 +6957,10 @@ def repeat_interleave(x: TensorLike, repeats: int, dim: int | None = None) -> Te
     """
     if scoped:
         apply()
-    handle = _repeat_interleave(x._handle if type(x) is Tensor else operand(x), as_int(repeats), optional_int(dim))
+    try:
+        handle = _repeat_interleave(x._handle if type(x) is Tensor else operand(x), as_int(repeats), optional_int(dim))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "repeat_interleave", "Tensor x, int repeats, int? dim", x, repeats, dim) from None
     if origins:
         attend()
     if not handle:
@@ -6238,7 +6987,10 @@ def roll(x: TensorLike, shifts: int | Sequence[int], dims: int | Sequence[int] |
     """
     if scoped:
         apply()
-    handle = _roll(x._handle if type(x) is Tensor else operand(x), *int_list(shifts), *int_list(dims))
+    try:
+        handle = _roll(x._handle if type(x) is Tensor else operand(x), *int_list(shifts), *int_list(dims))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "roll", "Tensor x, int[] shifts, int[]? dims", x, shifts, dims) from None
     if origins:
         attend()
     if not handle:
@@ -6264,7 +7016,10 @@ def flip(x: TensorLike, dims: int | Sequence[int]) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _flip(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
+    try:
+        handle = _flip(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "flip", "Tensor x, int[] dims", x, dims) from None
     if origins:
         attend()
     if not handle:
@@ -6294,7 +7049,10 @@ def pad(x: TensorLike, padding: int | Sequence[int], mode: Literal["constant", "
     """
     if scoped:
         apply()
-    handle = _pad(x._handle if type(x) is Tensor else operand(x), *int_list(padding), choice("pad", "mode", mode, PADMODE), value)
+    try:
+        handle = _pad(x._handle if type(x) is Tensor else operand(x), *int_list(padding), choice("pad", "mode", mode, PADMODE), value)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "pad", "Tensor x, int[] padding, enum mode, float value", x, padding, mode, value) from None
     if origins:
         attend()
     if not handle:
@@ -6322,7 +7080,10 @@ def diag_embed(x: TensorLike, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     """
     if scoped:
         apply()
-    handle = _diag_embed(x._handle if type(x) is Tensor else operand(x), as_int(offset), as_int(dim1), as_int(dim2))
+    try:
+        handle = _diag_embed(x._handle if type(x) is Tensor else operand(x), as_int(offset), as_int(dim1), as_int(dim2))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "diag_embed", "Tensor x, int offset, int dim1, int dim2", x, offset, dim1, dim2) from None
     if origins:
         attend()
     if not handle:
@@ -6347,7 +7108,10 @@ def diag(x: TensorLike, diagonal: int = 0) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _diag(x._handle if type(x) is Tensor else operand(x), as_int(diagonal))
+    try:
+        handle = _diag(x._handle if type(x) is Tensor else operand(x), as_int(diagonal))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "diag", "Tensor x, int diagonal", x, diagonal) from None
     if origins:
         attend()
     if not handle:
@@ -6374,7 +7138,10 @@ def one_hot(x: TensorLike, num_classes: int) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _one_hot(x._handle if type(x) is Tensor else operand(x), as_int(num_classes))
+    try:
+        handle = _one_hot(x._handle if type(x) is Tensor else operand(x), as_int(num_classes))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "one_hot", "Tensor x, int num_classes", x, num_classes) from None
     if origins:
         attend()
     if not handle:
@@ -6400,7 +7167,10 @@ def pixel_shuffle(x: TensorLike, upscale_factor: int) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _pixel_shuffle(x._handle if type(x) is Tensor else operand(x), as_int(upscale_factor))
+    try:
+        handle = _pixel_shuffle(x._handle if type(x) is Tensor else operand(x), as_int(upscale_factor))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "pixel_shuffle", "Tensor x, int upscale_factor", x, upscale_factor) from None
     if origins:
         attend()
     if not handle:
@@ -6425,7 +7195,10 @@ def pixel_unshuffle(x: TensorLike, downscale_factor: int) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _pixel_unshuffle(x._handle if type(x) is Tensor else operand(x), as_int(downscale_factor))
+    try:
+        handle = _pixel_unshuffle(x._handle if type(x) is Tensor else operand(x), as_int(downscale_factor))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "pixel_unshuffle", "Tensor x, int downscale_factor", x, downscale_factor) from None
     if origins:
         attend()
     if not handle:
@@ -6453,7 +7226,10 @@ def eye(n: int, m: int | None = None, dtype: DType | None = None, device: Device
     """
     if scoped:
         apply()
-    handle = _eye(as_int(n), optional_int(m), dtype_code(dtype), placement(device, stream))
+    try:
+        handle = _eye(as_int(n), optional_int(m), dtype_code(dtype), placement(device, stream))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "eye", "int n, int? m, dtype? dtype, device? device, stream? stream", n, m, dtype, device, stream) from None
     if origins:
         attend()
     if not handle:
@@ -6482,7 +7258,10 @@ def linspace(start: float, end: float, steps: int, dtype: DType | None = None, d
     """
     if scoped:
         apply()
-    handle = _linspace(start, end, as_int(steps), dtype_code(dtype), placement(device, stream))
+    try:
+        handle = _linspace(start, end, as_int(steps), dtype_code(dtype), placement(device, stream))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "linspace", "float start, float end, int steps, dtype? dtype, device? device, stream? stream", start, end, steps, dtype, device, stream) from None
     if origins:
         attend()
     if not handle:
@@ -6512,7 +7291,10 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: DT
     """
     if scoped:
         apply()
-    handle = _logspace(start, end, as_int(steps), base, dtype_code(dtype), placement(device, stream))
+    try:
+        handle = _logspace(start, end, as_int(steps), base, dtype_code(dtype), placement(device, stream))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "logspace", "float start, float end, int steps, float base, dtype? dtype, device? device, stream? stream", start, end, steps, base, dtype, device, stream) from None
     if origins:
         attend()
     if not handle:
@@ -6539,7 +7321,10 @@ def clamp(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None =
     """
     if scoped:
         apply()
-    handle = _clamp(x._handle if type(x) is Tensor else operand(x), NULL if min is None else operand(min), NULL if max is None else operand(max))
+    try:
+        handle = _clamp(x._handle if type(x) is Tensor else operand(x), NULL if min is None else operand(min), NULL if max is None else operand(max))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "clamp", "Tensor x, Tensor? min, Tensor? max", x, min, max) from None
     if origins:
         attend()
     if not handle:
@@ -6557,7 +7342,10 @@ def clamp_(x: Tensor, min: TensorLike | None = None, max: TensorLike | None = No
     """
     if scoped:
         apply()
-    status = _clamp_(x._handle if type(x) is Tensor else destination(x), NULL if min is None else operand(min), NULL if max is None else operand(max))
+    try:
+        status = _clamp_(x._handle if type(x) is Tensor else destination(x), NULL if min is None else operand(min), NULL if max is None else operand(max))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "clamp_", "destination x, Tensor? min, Tensor? max", x, min, max) from None
     if origins:
         attend()
     if status < 0:
@@ -6583,7 +7371,10 @@ def addcmul(x: TensorLike, a: TensorLike, b: TensorLike, value: float = 1.0) -> 
     """
     if scoped:
         apply()
-    handle = _addcmul(x._handle if type(x) is Tensor else operand(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
+    try:
+        handle = _addcmul(x._handle if type(x) is Tensor else operand(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "addcmul", "Tensor x, Tensor a, Tensor b, float value", x, a, b, value) from None
     if origins:
         attend()
     if not handle:
@@ -6601,7 +7392,10 @@ def addcmul_(x: Tensor, a: TensorLike, b: TensorLike, value: float = 1.0) -> Ten
     """
     if scoped:
         apply()
-    status = _addcmul_(x._handle if type(x) is Tensor else destination(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
+    try:
+        status = _addcmul_(x._handle if type(x) is Tensor else destination(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "addcmul_", "destination x, Tensor a, Tensor b, float value", x, a, b, value) from None
     if origins:
         attend()
     if status < 0:
@@ -6627,7 +7421,10 @@ def addcdiv(x: TensorLike, a: TensorLike, b: TensorLike, value: float = 1.0) -> 
     """
     if scoped:
         apply()
-    handle = _addcdiv(x._handle if type(x) is Tensor else operand(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
+    try:
+        handle = _addcdiv(x._handle if type(x) is Tensor else operand(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "addcdiv", "Tensor x, Tensor a, Tensor b, float value", x, a, b, value) from None
     if origins:
         attend()
     if not handle:
@@ -6645,7 +7442,10 @@ def addcdiv_(x: Tensor, a: TensorLike, b: TensorLike, value: float = 1.0) -> Ten
     """
     if scoped:
         apply()
-    status = _addcdiv_(x._handle if type(x) is Tensor else destination(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
+    try:
+        status = _addcdiv_(x._handle if type(x) is Tensor else destination(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "addcdiv_", "destination x, Tensor a, Tensor b, float value", x, a, b, value) from None
     if origins:
         attend()
     if status < 0:
@@ -6669,7 +7469,10 @@ def prelu(x: TensorLike, weight: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _prelu(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight))
+    try:
+        handle = _prelu(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "prelu", "Tensor x, Tensor weight", x, weight) from None
     if origins:
         attend()
     if not handle:
@@ -6687,7 +7490,10 @@ def prelu_(x: Tensor, weight: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    status = _prelu_(x._handle if type(x) is Tensor else destination(x), weight._handle if type(weight) is Tensor else operand(weight))
+    try:
+        status = _prelu_(x._handle if type(x) is Tensor else destination(x), weight._handle if type(weight) is Tensor else operand(weight))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "prelu_", "destination x, Tensor weight", x, weight) from None
     if origins:
         attend()
     if status < 0:
@@ -6712,7 +7518,10 @@ def glu(x: TensorLike, dim: int = -1) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _glu(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    try:
+        handle = _glu(x._handle if type(x) is Tensor else operand(x), as_int(dim))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "glu", "Tensor x, int dim", x, dim) from None
     if origins:
         attend()
     if not handle:
@@ -6740,7 +7549,10 @@ def isclose(a: TensorLike, b: TensorLike, rtol: float = 1e-05, atol: float = 1e-
     """
     if scoped:
         apply()
-    handle = _isclose(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), rtol, atol, equal_nan)
+    try:
+        handle = _isclose(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), rtol, atol, equal_nan)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "isclose", "Tensor a, Tensor b, float rtol, float atol, bool equal_nan", a, b, rtol, atol, equal_nan) from None
     if origins:
         attend()
     if not handle:
@@ -6767,7 +7579,10 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
     """
     if scoped:
         apply()
-    handle = _linear(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias))
+    try:
+        handle = _linear(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "linear", "Tensor x, Tensor weight, Tensor? bias", x, weight, bias) from None
     if origins:
         attend()
     if not handle:
@@ -6796,7 +7611,10 @@ def addmm(input: TensorLike, a: TensorLike, b: TensorLike, beta: float = 1.0, al
     """
     if scoped:
         apply()
-    handle = _addmm(input._handle if type(input) is Tensor else operand(input), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), beta, alpha)
+    try:
+        handle = _addmm(input._handle if type(input) is Tensor else operand(input), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), beta, alpha)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "addmm", "Tensor input, Tensor a, Tensor b, float beta, float alpha", input, a, b, beta, alpha) from None
     if origins:
         attend()
     if not handle:
@@ -6826,7 +7644,10 @@ def baddbmm(input: TensorLike, a: TensorLike, b: TensorLike, beta: float = 1.0, 
     """
     if scoped:
         apply()
-    handle = _baddbmm(input._handle if type(input) is Tensor else operand(input), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), beta, alpha)
+    try:
+        handle = _baddbmm(input._handle if type(input) is Tensor else operand(input), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), beta, alpha)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "baddbmm", "Tensor input, Tensor a, Tensor b, float beta, float alpha", input, a, b, beta, alpha) from None
     if origins:
         attend()
     if not handle:
@@ -6852,7 +7673,10 @@ def bmm(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _bmm(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _bmm(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "bmm", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -6878,7 +7702,10 @@ def mv(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _mv(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _mv(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "mv", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -6904,7 +7731,10 @@ def dot(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _dot(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _dot(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "dot", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -6929,7 +7759,10 @@ def outer(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _outer(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _outer(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "outer", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -6955,7 +7788,10 @@ def kron(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _kron(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _kron(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "kron", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -6980,7 +7816,10 @@ def tril(x: TensorLike, diagonal: int = 0) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _tril(x._handle if type(x) is Tensor else operand(x), as_int(diagonal))
+    try:
+        handle = _tril(x._handle if type(x) is Tensor else operand(x), as_int(diagonal))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "tril", "Tensor x, int diagonal", x, diagonal) from None
     if origins:
         attend()
     if not handle:
@@ -7005,7 +7844,10 @@ def triu(x: TensorLike, diagonal: int = 0) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _triu(x._handle if type(x) is Tensor else operand(x), as_int(diagonal))
+    try:
+        handle = _triu(x._handle if type(x) is Tensor else operand(x), as_int(diagonal))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "triu", "Tensor x, int diagonal", x, diagonal) from None
     if origins:
         attend()
     if not handle:
@@ -7038,7 +7880,10 @@ def conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
     """
     if scoped:
         apply()
-    handle = _conv1d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *padding_list("conv1d", padding), *int_list(dilation), as_int(groups))
+    try:
+        handle = _conv1d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *padding_list("conv1d", padding), *int_list(dilation), as_int(groups))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "conv1d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, padding padding, int[] dilation, int groups", x, weight, bias, stride, padding, dilation, groups) from None
     if origins:
         attend()
     if not handle:
@@ -7071,7 +7916,10 @@ def conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
     """
     if scoped:
         apply()
-    handle = _conv2d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *padding_list("conv2d", padding), *int_list(dilation), as_int(groups))
+    try:
+        handle = _conv2d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *padding_list("conv2d", padding), *int_list(dilation), as_int(groups))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "conv2d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, padding padding, int[] dilation, int groups", x, weight, bias, stride, padding, dilation, groups) from None
     if origins:
         attend()
     if not handle:
@@ -7104,7 +7952,10 @@ def conv3d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
     """
     if scoped:
         apply()
-    handle = _conv3d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *padding_list("conv3d", padding), *int_list(dilation), as_int(groups))
+    try:
+        handle = _conv3d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *padding_list("conv3d", padding), *int_list(dilation), as_int(groups))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "conv3d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, padding padding, int[] dilation, int groups", x, weight, bias, stride, padding, dilation, groups) from None
     if origins:
         attend()
     if not handle:
@@ -7138,7 +7989,10 @@ def conv_transpose1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None 
     """
     if scoped:
         apply()
-    handle = _conv_transpose1d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(output_padding), as_int(groups), *int_list(dilation))
+    try:
+        handle = _conv_transpose1d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(output_padding), as_int(groups), *int_list(dilation))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "conv_transpose1d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int groups, int[] dilation", x, weight, bias, stride, padding, output_padding, groups, dilation) from None
     if origins:
         attend()
     if not handle:
@@ -7172,7 +8026,10 @@ def conv_transpose2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None 
     """
     if scoped:
         apply()
-    handle = _conv_transpose2d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(output_padding), as_int(groups), *int_list(dilation))
+    try:
+        handle = _conv_transpose2d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(output_padding), as_int(groups), *int_list(dilation))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "conv_transpose2d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int groups, int[] dilation", x, weight, bias, stride, padding, output_padding, groups, dilation) from None
     if origins:
         attend()
     if not handle:
@@ -7206,7 +8063,10 @@ def conv_transpose3d(x: TensorLike, weight: TensorLike, bias: TensorLike | None 
     """
     if scoped:
         apply()
-    handle = _conv_transpose3d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(output_padding), as_int(groups), *int_list(dilation))
+    try:
+        handle = _conv_transpose3d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(output_padding), as_int(groups), *int_list(dilation))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "conv_transpose3d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int groups, int[] dilation", x, weight, bias, stride, padding, output_padding, groups, dilation) from None
     if origins:
         attend()
     if not handle:
@@ -7237,7 +8097,10 @@ def max_pool1d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Se
     """
     if scoped:
         apply()
-    handle = _max_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode)
+    try:
+        handle = _max_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "max_pool1d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode) from None
     if origins:
         attend()
     if not handle:
@@ -7268,7 +8131,10 @@ def max_pool2d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Se
     """
     if scoped:
         apply()
-    handle = _max_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode)
+    try:
+        handle = _max_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "max_pool2d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode) from None
     if origins:
         attend()
     if not handle:
@@ -7299,7 +8165,10 @@ def max_pool3d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Se
     """
     if scoped:
         apply()
-    handle = _max_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode)
+    try:
+        handle = _max_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "max_pool3d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode) from None
     if origins:
         attend()
     if not handle:
@@ -7339,7 +8208,10 @@ def max_pool1d_with_indices(x: TensorLike, kernel_size: int | Sequence[int], str
     if scoped:
         apply()
     outputs = ffi.new("clikart_tensor*[2]")
-    status = _max_pool1d_with_indices(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode, outputs)
+    try:
+        status = _max_pool1d_with_indices(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode, outputs)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "max_pool1d_with_indices", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode) from None
     if origins:
         attend()
     if status < 0:
@@ -7377,7 +8249,10 @@ def max_pool2d_with_indices(x: TensorLike, kernel_size: int | Sequence[int], str
     if scoped:
         apply()
     outputs = ffi.new("clikart_tensor*[2]")
-    status = _max_pool2d_with_indices(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode, outputs)
+    try:
+        status = _max_pool2d_with_indices(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode, outputs)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "max_pool2d_with_indices", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode) from None
     if origins:
         attend()
     if status < 0:
@@ -7415,7 +8290,10 @@ def max_pool3d_with_indices(x: TensorLike, kernel_size: int | Sequence[int], str
     if scoped:
         apply()
     outputs = ffi.new("clikart_tensor*[2]")
-    status = _max_pool3d_with_indices(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode, outputs)
+    try:
+        status = _max_pool3d_with_indices(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode, outputs)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "max_pool3d_with_indices", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode) from None
     if origins:
         attend()
     if status < 0:
@@ -7444,7 +8322,10 @@ def avg_pool1d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Se
     """
     if scoped:
         apply()
-    handle = _avg_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), ceil_mode, count_include_pad, optional_int(divisor_override))
+    try:
+        handle = _avg_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), ceil_mode, count_include_pad, optional_int(divisor_override))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "avg_pool1d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override", x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) from None
     if origins:
         attend()
     if not handle:
@@ -7475,7 +8356,10 @@ def avg_pool2d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Se
     """
     if scoped:
         apply()
-    handle = _avg_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), ceil_mode, count_include_pad, optional_int(divisor_override))
+    try:
+        handle = _avg_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), ceil_mode, count_include_pad, optional_int(divisor_override))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "avg_pool2d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override", x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) from None
     if origins:
         attend()
     if not handle:
@@ -7506,7 +8390,10 @@ def avg_pool3d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Se
     """
     if scoped:
         apply()
-    handle = _avg_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), ceil_mode, count_include_pad, optional_int(divisor_override))
+    try:
+        handle = _avg_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), ceil_mode, count_include_pad, optional_int(divisor_override))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "avg_pool3d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override", x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) from None
     if origins:
         attend()
     if not handle:
@@ -7533,7 +8420,10 @@ def adaptive_avg_pool1d(x: TensorLike, output_size: int | Sequence[int]) -> Tens
     """
     if scoped:
         apply()
-    handle = _adaptive_avg_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    try:
+        handle = _adaptive_avg_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "adaptive_avg_pool1d", "Tensor x, int[] output_size", x, output_size) from None
     if origins:
         attend()
     if not handle:
@@ -7560,7 +8450,10 @@ def adaptive_avg_pool2d(x: TensorLike, output_size: int | Sequence[int]) -> Tens
     """
     if scoped:
         apply()
-    handle = _adaptive_avg_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    try:
+        handle = _adaptive_avg_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "adaptive_avg_pool2d", "Tensor x, int[] output_size", x, output_size) from None
     if origins:
         attend()
     if not handle:
@@ -7587,7 +8480,10 @@ def adaptive_avg_pool3d(x: TensorLike, output_size: int | Sequence[int]) -> Tens
     """
     if scoped:
         apply()
-    handle = _adaptive_avg_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    try:
+        handle = _adaptive_avg_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "adaptive_avg_pool3d", "Tensor x, int[] output_size", x, output_size) from None
     if origins:
         attend()
     if not handle:
@@ -7614,7 +8510,10 @@ def adaptive_max_pool1d(x: TensorLike, output_size: int | Sequence[int]) -> Tens
     """
     if scoped:
         apply()
-    handle = _adaptive_max_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    try:
+        handle = _adaptive_max_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "adaptive_max_pool1d", "Tensor x, int[] output_size", x, output_size) from None
     if origins:
         attend()
     if not handle:
@@ -7641,7 +8540,10 @@ def adaptive_max_pool2d(x: TensorLike, output_size: int | Sequence[int]) -> Tens
     """
     if scoped:
         apply()
-    handle = _adaptive_max_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    try:
+        handle = _adaptive_max_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "adaptive_max_pool2d", "Tensor x, int[] output_size", x, output_size) from None
     if origins:
         attend()
     if not handle:
@@ -7668,7 +8570,10 @@ def adaptive_max_pool3d(x: TensorLike, output_size: int | Sequence[int]) -> Tens
     """
     if scoped:
         apply()
-    handle = _adaptive_max_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    try:
+        handle = _adaptive_max_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "adaptive_max_pool3d", "Tensor x, int[] output_size", x, output_size) from None
     if origins:
         attend()
     if not handle:
@@ -7697,7 +8602,10 @@ def layer_norm(x: TensorLike, normalized_shape: int | Sequence[int], weight: Ten
     """
     if scoped:
         apply()
-    handle = _layer_norm(x._handle if type(x) is Tensor else operand(x), *int_list(normalized_shape), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
+    try:
+        handle = _layer_norm(x._handle if type(x) is Tensor else operand(x), *int_list(normalized_shape), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "layer_norm", "Tensor x, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps", x, normalized_shape, weight, bias, eps) from None
     if origins:
         attend()
     if not handle:
@@ -7726,7 +8634,10 @@ def rms_norm(x: TensorLike, normalized_shape: int | Sequence[int], weight: Tenso
     """
     if scoped:
         apply()
-    handle = _rms_norm(x._handle if type(x) is Tensor else operand(x), *int_list(normalized_shape), NULL if weight is None else operand(weight), optional_float(eps))
+    try:
+        handle = _rms_norm(x._handle if type(x) is Tensor else operand(x), *int_list(normalized_shape), NULL if weight is None else operand(weight), optional_float(eps))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "rms_norm", "Tensor x, int[] normalized_shape, Tensor? weight, float? eps", x, normalized_shape, weight, eps) from None
     if origins:
         attend()
     if not handle:
@@ -7756,7 +8667,10 @@ def group_norm(x: TensorLike, num_groups: int, weight: TensorLike | None = None,
     """
     if scoped:
         apply()
-    handle = _group_norm(x._handle if type(x) is Tensor else operand(x), as_int(num_groups), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
+    try:
+        handle = _group_norm(x._handle if type(x) is Tensor else operand(x), as_int(num_groups), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "group_norm", "Tensor x, int num_groups, Tensor? weight, Tensor? bias, float eps", x, num_groups, weight, bias, eps) from None
     if origins:
         attend()
     if not handle:
@@ -7785,7 +8699,10 @@ def instance_norm(x: TensorLike, weight: TensorLike | None = None, bias: TensorL
     """
     if scoped:
         apply()
-    handle = _instance_norm(x._handle if type(x) is Tensor else operand(x), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
+    try:
+        handle = _instance_norm(x._handle if type(x) is Tensor else operand(x), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "instance_norm", "Tensor x, Tensor? weight, Tensor? bias, float eps", x, weight, bias, eps) from None
     if origins:
         attend()
     if not handle:
@@ -7816,7 +8733,10 @@ def batch_norm(x: TensorLike, running_mean: TensorLike, running_var: TensorLike,
     """
     if scoped:
         apply()
-    handle = _batch_norm(x._handle if type(x) is Tensor else operand(x), running_mean._handle if type(running_mean) is Tensor else operand(running_mean), running_var._handle if type(running_var) is Tensor else operand(running_var), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
+    try:
+        handle = _batch_norm(x._handle if type(x) is Tensor else operand(x), running_mean._handle if type(running_mean) is Tensor else operand(running_mean), running_var._handle if type(running_var) is Tensor else operand(running_var), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "batch_norm", "Tensor x, Tensor running_mean, Tensor running_var, Tensor? weight, Tensor? bias, float eps", x, running_mean, running_var, weight, bias, eps) from None
     if origins:
         attend()
     if not handle:
@@ -7848,7 +8768,10 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
     """
     if scoped:
         apply()
-    handle = _scaled_dot_product_attention(query._handle if type(query) is Tensor else operand(query), key._handle if type(key) is Tensor else operand(key), value._handle if type(value) is Tensor else operand(value), NULL if attn_mask is None else operand(attn_mask), is_causal, optional_float(scale), enable_gqa)
+    try:
+        handle = _scaled_dot_product_attention(query._handle if type(query) is Tensor else operand(query), key._handle if type(key) is Tensor else operand(key), value._handle if type(value) is Tensor else operand(value), NULL if attn_mask is None else operand(attn_mask), is_causal, optional_float(scale), enable_gqa)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "scaled_dot_product_attention", "Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float? scale, bool enable_gqa", query, key, value, attn_mask, is_causal, scale, enable_gqa) from None
     if origins:
         attend()
     if not handle:
@@ -7877,7 +8800,10 @@ def rotary_embedding(x: TensorLike, cos: TensorLike, sin: TensorLike, interleave
     """
     if scoped:
         apply()
-    handle = _rotary_embedding(x._handle if type(x) is Tensor else operand(x), cos._handle if type(cos) is Tensor else operand(cos), sin._handle if type(sin) is Tensor else operand(sin), interleaved)
+    try:
+        handle = _rotary_embedding(x._handle if type(x) is Tensor else operand(x), cos._handle if type(cos) is Tensor else operand(cos), sin._handle if type(sin) is Tensor else operand(sin), interleaved)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "rotary_embedding", "Tensor x, Tensor cos, Tensor sin, bool interleaved", x, cos, sin, interleaved) from None
     if origins:
         attend()
     if not handle:
@@ -7908,7 +8834,10 @@ def uniform(shape: int | Sequence[int], low: float = 0.0, high: float = 1.0, dty
     """
     if scoped:
         apply()
-    handle = _uniform(*int_list(shape), low, high, dtype_code(dtype), generator_handle(generator), placement(device, stream))
+    try:
+        handle = _uniform(*int_list(shape), low, high, dtype_code(dtype), generator_handle(generator), placement(device, stream))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "uniform", "int[] shape, float low, float high, dtype? dtype, Generator? generator, device? device, stream? stream", shape, low, high, dtype, generator, device, stream) from None
     if origins:
         attend()
     if not handle:
@@ -7939,7 +8868,10 @@ def normal(shape: int | Sequence[int], mean: float = 0.0, std: float = 1.0, dtyp
     """
     if scoped:
         apply()
-    handle = _normal(*int_list(shape), mean, std, dtype_code(dtype), generator_handle(generator), placement(device, stream))
+    try:
+        handle = _normal(*int_list(shape), mean, std, dtype_code(dtype), generator_handle(generator), placement(device, stream))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "normal", "int[] shape, float mean, float std, dtype? dtype, Generator? generator, device? device, stream? stream", shape, mean, std, dtype, generator, device, stream) from None
     if origins:
         attend()
     if not handle:
@@ -7969,7 +8901,10 @@ def randint(low: int, high: int, shape: int | Sequence[int], dtype: DType | None
     """
     if scoped:
         apply()
-    handle = _randint(as_int(low), as_int(high), *int_list(shape), dtype_code(dtype), generator_handle(generator), placement(device, stream))
+    try:
+        handle = _randint(as_int(low), as_int(high), *int_list(shape), dtype_code(dtype), generator_handle(generator), placement(device, stream))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "randint", "int low, int high, int[] shape, dtype? dtype, Generator? generator, device? device, stream? stream", low, high, shape, dtype, generator, device, stream) from None
     if origins:
         attend()
     if not handle:
@@ -7995,7 +8930,10 @@ def bernoulli(p: TensorLike, generator: Generator | None = None) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _bernoulli(p._handle if type(p) is Tensor else operand(p), generator_handle(generator))
+    try:
+        handle = _bernoulli(p._handle if type(p) is Tensor else operand(p), generator_handle(generator))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "bernoulli", "Tensor p, Generator? generator", p, generator) from None
     if origins:
         attend()
     if not handle:
@@ -8024,7 +8962,10 @@ def dropout(x: TensorLike, p: float = 0.5, training: bool = True, generator: Gen
     """
     if scoped:
         apply()
-    handle = _dropout(x._handle if type(x) is Tensor else operand(x), p, training, generator_handle(generator))
+    try:
+        handle = _dropout(x._handle if type(x) is Tensor else operand(x), p, training, generator_handle(generator))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "dropout", "Tensor x, float p, bool training, Generator? generator", x, p, training, generator) from None
     if origins:
         attend()
     if not handle:
@@ -8053,7 +8994,10 @@ def multinomial(weights: TensorLike, num_samples: int, replacement: bool = False
     """
     if scoped:
         apply()
-    handle = _multinomial(weights._handle if type(weights) is Tensor else operand(weights), as_int(num_samples), replacement, generator_handle(generator))
+    try:
+        handle = _multinomial(weights._handle if type(weights) is Tensor else operand(weights), as_int(num_samples), replacement, generator_handle(generator))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "multinomial", "Tensor weights, int num_samples, bool replacement, Generator? generator", weights, num_samples, replacement, generator) from None
     if origins:
         attend()
     if not handle:
@@ -8081,7 +9025,10 @@ def randperm(n: int, dtype: DType | None = None, generator: Generator | None = N
     """
     if scoped:
         apply()
-    handle = _randperm(as_int(n), dtype_code(dtype), generator_handle(generator), placement(device, stream))
+    try:
+        handle = _randperm(as_int(n), dtype_code(dtype), generator_handle(generator), placement(device, stream))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "randperm", "int n, dtype? dtype, Generator? generator, device? device, stream? stream", n, dtype, generator, device, stream) from None
     if origins:
         attend()
     if not handle:
@@ -8110,7 +9057,10 @@ def rrelu(x: TensorLike, lower: float = 0.125, upper: float = 0.3333333333333333
     """
     if scoped:
         apply()
-    handle = _rrelu(x._handle if type(x) is Tensor else operand(x), lower, upper, training, generator_handle(generator))
+    try:
+        handle = _rrelu(x._handle if type(x) is Tensor else operand(x), lower, upper, training, generator_handle(generator))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "rrelu", "Tensor x, float lower, float upper, bool training, Generator? generator", x, lower, upper, training, generator) from None
     if origins:
         attend()
     if not handle:
@@ -8141,7 +9091,10 @@ def gumbel_softmax(logits: TensorLike, tau: float = 1.0, hard: bool = False, dim
     """
     if scoped:
         apply()
-    handle = _gumbel_softmax(logits._handle if type(logits) is Tensor else operand(logits), tau, hard, as_int(dim), generator_handle(generator))
+    try:
+        handle = _gumbel_softmax(logits._handle if type(logits) is Tensor else operand(logits), tau, hard, as_int(dim), generator_handle(generator))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "gumbel_softmax", "Tensor logits, float tau, bool hard, int dim, Generator? generator", logits, tau, hard, dim, generator) from None
     if origins:
         attend()
     if not handle:
@@ -8170,7 +9123,10 @@ def normalize(x: TensorLike, p: float = 2.0, dim: int | Sequence[int] = (1,), ep
     """
     if scoped:
         apply()
-    handle = _normalize(x._handle if type(x) is Tensor else operand(x), p, *int_list(dim), eps)
+    try:
+        handle = _normalize(x._handle if type(x) is Tensor else operand(x), p, *int_list(dim), eps)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "normalize", "Tensor x, float p, int[] dim, float eps", x, p, dim, eps) from None
     if origins:
         attend()
     if not handle:
@@ -8199,7 +9155,10 @@ def cosine_similarity(x1: TensorLike, x2: TensorLike, dim: int = 1, eps: float =
     """
     if scoped:
         apply()
-    handle = _cosine_similarity(x1._handle if type(x1) is Tensor else operand(x1), x2._handle if type(x2) is Tensor else operand(x2), as_int(dim), eps)
+    try:
+        handle = _cosine_similarity(x1._handle if type(x1) is Tensor else operand(x1), x2._handle if type(x2) is Tensor else operand(x2), as_int(dim), eps)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "cosine_similarity", "Tensor x1, Tensor x2, int dim, float eps", x1, x2, dim, eps) from None
     if origins:
         attend()
     if not handle:
@@ -8227,7 +9186,10 @@ def pairwise_distance(x1: TensorLike, x2: TensorLike, p: float = 2.0, eps: float
     """
     if scoped:
         apply()
-    handle = _pairwise_distance(x1._handle if type(x1) is Tensor else operand(x1), x2._handle if type(x2) is Tensor else operand(x2), p, eps, keepdim)
+    try:
+        handle = _pairwise_distance(x1._handle if type(x1) is Tensor else operand(x1), x2._handle if type(x2) is Tensor else operand(x2), p, eps, keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "pairwise_distance", "Tensor x1, Tensor x2, float p, float eps, bool keepdim", x1, x2, p, eps, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -8254,7 +9216,10 @@ def nansum(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool
     """
     if scoped:
         apply()
-    handle = _nansum(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    try:
+        handle = _nansum(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "nansum", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -8282,7 +9247,10 @@ def nanmean(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: boo
     """
     if scoped:
         apply()
-    handle = _nanmean(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    try:
+        handle = _nanmean(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "nanmean", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
     if origins:
         attend()
     if not handle:
@@ -8304,7 +9272,10 @@ def logit(x: TensorLike, eps: float | None = None) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _logit(x._handle if type(x) is Tensor else operand(x), optional_float(eps))
+    try:
+        handle = _logit(x._handle if type(x) is Tensor else operand(x), optional_float(eps))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "logit", "Tensor x, float? eps", x, eps) from None
     if origins:
         attend()
     if not handle:
@@ -8329,7 +9300,10 @@ def xlogy(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _xlogy(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _xlogy(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "xlogy", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -8358,7 +9332,10 @@ def diff(x: TensorLike, n: int = 1, dim: int = -1, prepend: TensorLike | None = 
     """
     if scoped:
         apply()
-    handle = _diff(x._handle if type(x) is Tensor else operand(x), as_int(n), as_int(dim), NULL if prepend is None else operand(prepend), NULL if append is None else operand(append))
+    try:
+        handle = _diff(x._handle if type(x) is Tensor else operand(x), as_int(n), as_int(dim), NULL if prepend is None else operand(prepend), NULL if append is None else operand(append))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "diff", "Tensor x, int n, int dim, Tensor? prepend, Tensor? append", x, n, dim, prepend, append) from None
     if origins:
         attend()
     if not handle:
@@ -8386,7 +9363,10 @@ def take_along_dim(x: TensorLike, index: TensorLike, dim: int | None = None) -> 
     """
     if scoped:
         apply()
-    handle = _take_along_dim(x._handle if type(x) is Tensor else operand(x), index._handle if type(index) is Tensor else operand(index), optional_int(dim))
+    try:
+        handle = _take_along_dim(x._handle if type(x) is Tensor else operand(x), index._handle if type(index) is Tensor else operand(index), optional_int(dim))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "take_along_dim", "Tensor x, Tensor index, int? dim", x, index, dim) from None
     if origins:
         attend()
     if not handle:
@@ -8412,7 +9392,10 @@ def bucketize(x: TensorLike, boundaries: TensorLike, right: bool = False) -> Ten
     """
     if scoped:
         apply()
-    handle = _bucketize(x._handle if type(x) is Tensor else operand(x), boundaries._handle if type(boundaries) is Tensor else operand(boundaries), right)
+    try:
+        handle = _bucketize(x._handle if type(x) is Tensor else operand(x), boundaries._handle if type(boundaries) is Tensor else operand(boundaries), right)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "bucketize", "Tensor x, Tensor boundaries, bool right", x, boundaries, right) from None
     if origins:
         attend()
     if not handle:
@@ -8438,7 +9421,10 @@ def mm(a: TensorLike, b: TensorLike) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _mm(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    try:
+        handle = _mm(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "mm", "Tensor a, Tensor b", a, b) from None
     if origins:
         attend()
     if not handle:
@@ -8448,7 +9434,7 @@ def mm(a: TensorLike, b: TensorLike) -> Tensor:
     return result
 
 
-def hstack(tensors: Iterable[TensorLike]) -> Tensor:
+def hstack(tensors: TensorLikes) -> Tensor:
     """The tensors one after the other along the second dimension, along the first where they have one or none.
 
     Args:
@@ -8460,10 +9446,13 @@ def hstack(tensors: Iterable[TensorLike]) -> Tensor:
     Example:
         >>> y = crt.hstack([crt.arange(0, 2), crt.arange(5, 7)])
     """
-    handles, count, tensors = operands(tensors)
     if scoped:
         apply()
-    handle = _hstack(handles, count)
+    try:
+        handles, count, tensors = operands(tensors)
+        handle = _hstack(handles, count)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "hstack", "Tensor[] tensors", tensors) from None
     if origins:
         attend()
     if not handle:
@@ -8473,7 +9462,7 @@ def hstack(tensors: Iterable[TensorLike]) -> Tensor:
     return result
 
 
-def vstack(tensors: Iterable[TensorLike]) -> Tensor:
+def vstack(tensors: TensorLikes) -> Tensor:
     """The tensors one after the other along the first dimension; those of one dimension or none are rows.
 
     Args:
@@ -8485,10 +9474,13 @@ def vstack(tensors: Iterable[TensorLike]) -> Tensor:
     Example:
         >>> y = crt.vstack([crt.arange(0, 2), crt.arange(5, 7)])
     """
-    handles, count, tensors = operands(tensors)
     if scoped:
         apply()
-    handle = _vstack(handles, count)
+    try:
+        handles, count, tensors = operands(tensors)
+        handle = _vstack(handles, count)
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "vstack", "Tensor[] tensors", tensors) from None
     if origins:
         attend()
     if not handle:
@@ -8513,7 +9505,10 @@ def channel_shuffle(x: TensorLike, groups: int) -> Tensor:
     """
     if scoped:
         apply()
-    handle = _channel_shuffle(x._handle if type(x) is Tensor else operand(x), as_int(groups))
+    try:
+        handle = _channel_shuffle(x._handle if type(x) is Tensor else operand(x), as_int(groups))
+    except (TypeError, OverflowError) as error:
+        raise refused(error, "channel_shuffle", "Tensor x, int groups", x, groups) from None
     if origins:
         attend()
     if not handle:

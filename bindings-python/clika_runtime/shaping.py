@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from operator import index
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from . import ops
-from ._enums import ClikaRTIndexError, ClikaRTTypeError, ClikaRTValueError
+from ._enums import ClikaRTIndexError, ClikaRTValueError
+from ._library import naming
+from ._refused import int_argument, require_tensor
 from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from ._convert import TensorLike
+    from ._hints import TensorLike
+
+
+def _ints(op: str, name: str, values: Sequence[int]) -> list[int]:
+    return [int_argument(op, f"{name}[{i}]", value) for i, value in enumerate(values)]
 
 
 def _size(op: str, x: Tensor, dim: int) -> tuple[int, int]:
     """The dimension counted from the front, and its size."""
-    if not isinstance(x, Tensor):
-        raise ClikaRTTypeError(f"{op}: expected a tensor, got {type(x).__name__}")
-    rank, dim = x.ndim, index(dim)
+    require_tensor(op, "x", x)
+    rank, dim = x.ndim, int_argument(op, "dim", dim)
     if not -rank <= dim < rank:
         raise ClikaRTIndexError(f"{op}: dimension {dim} is out of range for a tensor of {rank} dimensions, shape {list(x.shape)}")
     dim %= rank
@@ -40,11 +44,11 @@ def split(x: Tensor, size_or_sections: int | Sequence[int], dim: int = 0) -> lis
     """
     dim, size = _size("split", x, dim)
     if isinstance(size_or_sections, Sequence):
-        sizes = [index(part) for part in size_or_sections]
+        sizes = _ints("split", "size_or_sections", size_or_sections)
         if any(part < 0 for part in sizes) or sum(sizes) != size:
             raise ClikaRTValueError(f"split: {sizes} do not make up dimension {dim} of shape {list(x.shape)}")
     else:
-        step = index(size_or_sections)
+        step = int_argument("split", "size_or_sections", size_or_sections)
         if step <= 0:
             raise ClikaRTValueError(f"split: the size of the parts is {step}")
         sizes = [min(step, size - start) for start in range(0, size, step)] or [0]
@@ -68,7 +72,7 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
         ValueError: chunks is not positive.
     """
     dim, size = _size("chunk", x, dim)
-    if index(chunks) <= 0:
+    if int_argument("chunk", "chunks", chunks) <= 0:
         raise ClikaRTValueError(f"chunk: the number of parts is {chunks}")
     if size == 0:
         return [ops.narrow(x, dim, 0, 0) for _ in range(chunks)]
@@ -89,9 +93,9 @@ def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int], dim: int =
     """
     dim, size = _size("tensor_split", x, dim)
     if isinstance(indices_or_sections, Sequence):
-        borders = [0, *map(index, indices_or_sections), size]
+        borders = [0, *_ints("tensor_split", "indices_or_sections", indices_or_sections), size]
     else:
-        n = index(indices_or_sections)
+        n = int_argument("tensor_split", "indices_or_sections", indices_or_sections)
         if n <= 0:
             raise ClikaRTValueError(f"tensor_split: the number of parts is {n}")
         borders = [size // n * i + min(i, size % n) for i in range(n + 1)]
@@ -124,6 +128,8 @@ def meshgrid(*tensors: Tensor, indexing: Literal["ij", "xy"] = "ij") -> list[Ten
     """
     if indexing not in ("ij", "xy"):
         raise ClikaRTValueError(f"meshgrid: indexing is {indexing!r}, expected 'ij' or 'xy'")
+    for i, t in enumerate(tensors):
+        require_tensor("meshgrid", f"tensors[{i}]", t)
     if not tensors or any(t.ndim > 1 for t in tensors):
         raise ClikaRTValueError(f"meshgrid: needs tensors of at most one dimension, got shapes {[list(t.shape) for t in tensors]}")
     order = list(range(len(tensors)))
@@ -158,14 +164,18 @@ def aminmax(x: TensorLike, dim: int | Sequence[int] | None = None, keepdim: bool
 
 def contiguous(x: Tensor) -> Tensor:
     """The tensor itself if its elements lie in row-major order without gaps, else a copy of which that is so."""
+    require_tensor("contiguous", "x", x)
     return x if x.is_contiguous() else ops.copy(x)
 
 
 def clone(x: TensorLike) -> Tensor:
     """A contiguous copy; the name that torch has for :func:`clika_runtime.copy`."""
-    return ops.copy(x)
+    with naming("clone", "copy"):
+        return ops.copy(x)
 
 
 def allclose(a: TensorLike, b: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether all elements are close; see :func:`clika_runtime.isclose`.  Waits for the values."""
-    return bool(ops.sum(ops.logical_not(ops.isclose(a, b, rtol, atol, equal_nan))).item() == 0)
+    with naming("allclose", "isclose"):
+        close = ops.isclose(a, b, rtol, atol, equal_nan)
+    return bool(ops.sum(ops.logical_not(close)).item() == 0)

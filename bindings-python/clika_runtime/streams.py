@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
-from typing import Any
+from typing import Any, NoReturn
 
+from ._enums import ClikaRTError, ClikaRTTypeError, ClikaRTValueError
 from ._library import WAIT_SLICE_NS, check, check_pointer, ffi, lib, text, wait
+from ._refused import shown
 from .devices import Device, device_text
+
+#: What is as good as for ever, in seconds.
+_LONGEST = 1e9
 
 
 class Stream:
@@ -17,7 +23,7 @@ class Stream:
     _handle: Any
 
     def __init__(self, device: str | Device = "cpu") -> None:
-        self._handle = _owned(lib.clikart_stream_create(device_text(device, "stream")))
+        self._handle = _owned(lib.clikart_stream_create(device_text(device, "Stream")), "Stream", "stream_create")
 
     @staticmethod
     def create(device: str | Device = "cpu") -> Stream:
@@ -27,7 +33,7 @@ class Stream:
     @staticmethod
     def default_stream(device: str | Device = "cpu") -> Stream:
         """The device's synchronous stream: an operator placed on it is over when its call returns."""
-        return wrap(lib.clikart_stream_default(device_text(device, "default_stream")))
+        return wrap(lib.clikart_stream_default(device_text(device, "default_stream")), "default_stream", "stream_default")
 
     @staticmethod
     def current(device: str | Device = "cpu") -> Stream:
@@ -64,6 +70,9 @@ class Stream:
         """The same for at most ``timeout`` seconds; False when it is not over then."""
         return wait_seconds(lib.clikart_stream_wait, self._handle, timeout)
 
+    def __reduce__(self) -> NoReturn:
+        raise ClikaRTTypeError("Stream: a stream belongs to its process and cannot be pickled or copied")
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and bool(self._handle == other._handle)
 
@@ -75,23 +84,33 @@ class Stream:
         return f"<clika_runtime.Stream: {kind}stream of {self.device}, {'idle' if self.query_idle() else 'busy'}>"
 
 
-def _owned(handle: Any) -> Any:
-    return ffi.gc(check_pointer(handle), lib.clikart_stream_release)
+def _owned(handle: Any, who: str = "", inner: str = "") -> Any:
+    return ffi.gc(check_pointer(handle, who, inner), lib.clikart_stream_release)
 
 
-def wrap(handle: Any) -> Stream:
+def wrap(handle: Any, who: str = "", inner: str = "") -> Stream:
     """A stream that owns the handle."""
     stream = Stream.__new__(Stream)
-    stream._handle = _owned(handle)
+    stream._handle = _owned(handle, who, inner)
     return stream
 
 
 def wait_seconds(waiting: Any, handle: Any, timeout: float | None) -> bool:
     """Waits with a function of the library in slices, for as long as it takes or the seconds given; True when it is over."""
-    if timeout is None or timeout == float("inf"):
+    try:
+        seconds = math.inf if timeout is None else math.fsum((timeout,))  # unlike float() takes no texts
+    except OverflowError:
+        seconds = math.inf
+    except TypeError as error:
+        if isinstance(error, ClikaRTError):
+            raise
+        raise ClikaRTTypeError(f"wait: timeout must be a number of seconds or None, got {shown(timeout)}") from None
+    if math.isnan(seconds):
+        raise ClikaRTValueError("wait: timeout is nan")
+    if seconds > _LONGEST:
         wait(waiting, handle)
         return True
-    end = time.monotonic_ns() + max(0, int(timeout * 1e9))
+    end = time.monotonic_ns() + max(0, int(seconds * 1e9))
     while True:
         left = end - time.monotonic_ns()
         if check(waiting(handle, max(0, min(left, WAIT_SLICE_NS)))) == 1:

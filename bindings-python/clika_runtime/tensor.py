@@ -7,10 +7,22 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, overload
 
 from . import _shorthands
-from ._enums import BY_NUMPY_NAME, ClikaRTError, ClikaRTRuntimeError, ClikaRTTypeError, bfloat16, int8, uint8
+from ._enums import (
+    BY_NUMPY_NAME,
+    ClikaRTError,
+    ClikaRTMemoryError,
+    ClikaRTOverflowError,
+    ClikaRTRuntimeError,
+    ClikaRTTypeError,
+    ClikaRTValueError,
+    bfloat16,
+    int8,
+    uint8,
+)
 from ._library import WAIT_SLICE_NS, attend, check, check_pointer, ffi, let_go, lib, origins, raise_error, returned, text, wait
 from ._methods import DIRECT, SPREADING, Methods
 from ._operators import Operators, install
+from ._refused import refused
 from ._shorthands import Shorthands, spreading
 from .devices import Device
 from .dtype import DType, numpy_dtype
@@ -21,7 +33,7 @@ from .streams import wrap as _wrap_stream
 if TYPE_CHECKING:
     import numpy as np
 
-    from ._convert import TensorLike
+    from ._hints import Data, Index, TensorLike
     from .random import Generator
 
 # NumPy is imported where it is used: it takes longer to import than all the rest.
@@ -79,11 +91,17 @@ class _HostMemory:
         }
 
 
+def _beyond_numpy(who: str, shape: tuple[int, ...], error: Exception) -> ClikaRTError:
+    """For a shape that NumPy has no arrays of, empty ones with a huge size among them."""
+    kind = ClikaRTMemoryError if isinstance(error, MemoryError) else ClikaRTValueError
+    return kind(f"{who}: NumPy makes no array of shape {list(shape)}: {error}")
+
+
 def _dims(handle: Any, which: Any) -> tuple[int, ...]:
     return tuple(check_pointer(which(handle))[0 : lib.clikart_tensor_rank(handle)])
 
 
-def wait_writable(handle: Any) -> None:
+def wait_writable(handle: Any, who: str) -> None:
     """Waits until the memory may be written to.  The slices grow after a while: work that reads the tensor may keep coming."""
     slices, timeout = 0, WAIT_SLICE_NS
     while (state := lib.clikart_tensor_wait_writable(handle, timeout)) == 0:
@@ -91,7 +109,7 @@ def wait_writable(handle: Any) -> None:
         if slices > 40:
             timeout += timeout // 4
     if state < 0:
-        raise_error()
+        raise_error(who, "wait")
 
 
 class Tensor(Operators, Shorthands, Methods):
@@ -215,14 +233,14 @@ class Tensor(Operators, Shorthands, Methods):
 
     # ---- values: each waits
 
-    def _settle(self) -> None:
-        wait(lib.clikart_tensor_wait, self._handle)
+    def _settle(self, who: str = "") -> None:
+        wait(lib.clikart_tensor_wait, self._handle, who=who)
 
     def _check_readable(self, who: str) -> None:
         if scoped:
             apply()
         if lib.clikart_get_mode() == lib.CLIKART_MODE_TRACING:
-            raise ClikaRTError(f"{who}: a value cannot be read under tracing(); eval() it after the scope, or compute it under eager()")
+            raise ClikaRTRuntimeError(f"{who}: a value cannot be read under tracing(); eval() it after the scope, or compute it under eager()")
 
     def _read(self, who: str) -> np.ndarray[Any, Any]:
         """A copy of the values, taken while nobody writes them."""
@@ -230,12 +248,16 @@ class Tensor(Operators, Shorthands, Methods):
 
         self._check_readable(who)
         handle = self._handle  # once: a parameter may take another value meanwhile
-        wait(lib.clikart_tensor_wait, handle)
+        wait(lib.clikart_tensor_wait, handle, who=who)
         own = DType.of_code(lib.clikart_tensor_dtype(handle))
         dtype = numpy_dtype(own)
         if own.is_packed:
             return _ops.cast(self, _unpacked(own))._read(who).astype(dtype)
-        array = np.empty(_dims(handle, lib.clikart_tensor_shape), dtype)
+        shape = _dims(handle, lib.clikart_tensor_shape)
+        try:
+            array = np.empty(shape, dtype)
+        except (ValueError, MemoryError) as error:
+            raise _beyond_numpy(who, shape, error) from None
         check(lib.clikart_tensor_copy_to(handle, ffi.cast("void*", array.ctypes.data), array.nbytes))
         return array
 
@@ -255,18 +277,20 @@ class Tensor(Operators, Shorthands, Methods):
         if self.dtype.is_packed:
             return self._read("numpy")
         handle = self._handle  # once: a parameter may take another value meanwhile
-        wait_writable(handle)
+        wait_writable(handle, "numpy")
         dtype = numpy_dtype(DType.of_code(lib.clikart_tensor_dtype(handle)))
-        if dtype.isbuiltin != 1:  # NumPy's interface cannot name ml_dtypes' types
-            return np.asarray(_HostMemory(handle, f"<u{dtype.itemsize}")).view(dtype)
-        return np.asarray(_HostMemory(handle, dtype.str))
+        memory = _HostMemory(handle, dtype.str if dtype.isbuiltin == 1 else f"<u{dtype.itemsize}")  # it cannot name ml_dtypes' types
+        try:
+            return np.asarray(memory).view(dtype)
+        except ValueError as error:
+            raise _beyond_numpy("numpy", self.shape, error) from None
 
     def bytes(self) -> bytes:
         """The bytes of all elements in row-major order."""
         if not self.dtype.is_packed:
             return self._read("bytes").tobytes()
         self._check_readable("bytes")
-        self._settle()
+        self._settle("bytes")
         raw = bytearray(self.nbytes)
         check(lib.clikart_tensor_copy_to(self._handle, ffi.from_buffer(raw), len(raw)))
         return b"" + raw
@@ -286,7 +310,7 @@ class Tensor(Operators, Shorthands, Methods):
         """The address of the first element; waits as :meth:`numpy` does."""
         self._check_readable("data_ptr")
         handle = self._handle  # once: a parameter may take another value meanwhile
-        wait_writable(handle)
+        wait_writable(handle, "data_ptr")
         return int(ffi.cast("uintptr_t", check_pointer(lib.clikart_tensor_data(handle))))
 
     def __dlpack__(
@@ -308,7 +332,7 @@ class Tensor(Operators, Shorthands, Methods):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         if self.device.type != "cpu":
-            raise ClikaRTError(f"__dlpack_device__: the tensor is on device {self.device} and has no memory that others could use")
+            raise ClikaRTRuntimeError(f"__dlpack_device__: the tensor is on device {self.device} and has no memory that others could use")
         return (1, 0)
 
     def item(self) -> Any:
@@ -317,13 +341,17 @@ class Tensor(Operators, Shorthands, Methods):
         Raises:
             RuntimeError: more or fewer elements.
         """
-        self._check_readable("item")
+        return self._value("item")
+
+    def _value(self, who: str) -> Any:
+        """The value of the only element."""
+        self._check_readable(who)
         if self.numel() != 1:
-            raise ClikaRTRuntimeError(f"item: needs one element, got shape {list(self.shape)}")
-        self._settle()
+            raise ClikaRTRuntimeError(f"{who}: needs one element, got shape {list(self.shape)}")
+        self._settle(who)
         dtype = self.dtype
         if dtype.is_packed:
-            return _ops.cast(self, _unpacked(dtype)).item()
+            return _ops.cast(self, _unpacked(dtype))._value(who)
         raw = bytearray(dtype.itemsize)
         check(lib.clikart_tensor_copy_to(self._handle, ffi.from_buffer(raw), len(raw)))
         if dtype is bfloat16:
@@ -344,25 +372,29 @@ class Tensor(Operators, Shorthands, Methods):
         self._check_readable("bool")
         if self.numel() != 1:
             raise ClikaRTRuntimeError(f"bool: the truth of {self.numel()} elements is ambiguous, shape {list(self.shape)}")
-        return bool(self.item())
+        return bool(self._value("bool"))
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._value("float"))
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._value("int"))
+
+    def __complex__(self) -> complex:
+        return complex(self._value("complex"))
 
     def __index__(self) -> int:
         if self.ndim or self.dtype.is_floating_point or self.dtype.name == "bool":
             raise ClikaRTTypeError(f"index: only a 0-d tensor of integers can be an index, got {self.dtype.name} {list(self.shape)}")
-        return int(self.item())
+        return int(self._value("index"))
 
     def __format__(self, spec: str) -> str:
         if spec and self.numel() != 1:
             raise ClikaRTTypeError(f"format: {spec!r} formats one element, got shape {list(self.shape)}")
-        return format(self.item(), spec) if spec else str(self)
+        return format(self.item(), spec) if spec or (self.ndim == 0 and self._text_without_values() is None) else str(self)
 
-    def __repr__(self) -> str:
+    def _text_without_values(self) -> str | None:
+        """What is shown of a tensor that has no value now."""
         if scoped:
             apply()
         name = type(self).__name__
@@ -372,8 +404,14 @@ class Tensor(Operators, Shorthands, Methods):
             return f"{name}(without storage, shape={list(self.shape)}, dtype={self.dtype.name}, device=meta)"
         if lib.clikart_get_mode() == lib.CLIKART_MODE_TRACING:
             return f"{name}({self.status.lower()}, shape={list(self.shape)}, dtype={self.dtype.name})"
+        return None
+
+    def __repr__(self) -> str:
+        if (without := self._text_without_values()) is not None:
+            return without
         from ._show import values_text
 
+        name = type(self).__name__
         return f"{name}({values_text(self, name + '(')}, dtype={self.dtype.name})"
 
     def __len__(self) -> int:
@@ -392,7 +430,7 @@ class Tensor(Operators, Shorthands, Methods):
         equal: Any = self == value
         return equal is not False and bool(_ops.sum(equal))
 
-    def __getitem__(self, key: Any) -> Tensor:
+    def __getitem__(self, key: Index) -> Tensor:
         """``x[key]``, by NumPy's rules: a view, or with masks or arrays of integers a copy.
 
         Raises:
@@ -400,7 +438,7 @@ class Tensor(Operators, Shorthands, Methods):
         """
         return _indexing.get(self, key)
 
-    def __setitem__(self, key: Any, value: TensorLike | Any) -> None:
+    def __setitem__(self, key: Index, value: Data) -> None:
         """Writes a number, a tensor or an array, broadcast and converted, to what ``x[key]`` names.
 
         Raises:
@@ -412,16 +450,24 @@ class Tensor(Operators, Shorthands, Methods):
     # ---- in place: what was called before still sees the old values
 
     def copy_(self, other: TensorLike) -> Tensor:
-        """Copies a tensor or a number, broadcast and converted, over this one."""
+        """Copies a tensor, a number or an array, broadcast and converted, over this one."""
+        return self._copy("copy_", other)
+
+    def fill_(self, value: TensorLike) -> Tensor:
+        """See :meth:`copy_`."""
+        return self._copy("fill_", value)
+
+    def _copy(self, who: str, other: TensorLike) -> Tensor:
         if scoped:
             apply()
-        status = lib.clikart_copy_(self._handle, operand(other))
+        try:
+            status = lib.clikart_copy_(self._handle, other._handle if type(other) is Tensor else operand(other))
+        except (TypeError, OverflowError) as error:
+            raise refused(error, who, "Tensor value" if who == "fill_" else "Tensor other", other) from None
         if origins:
             attend()
-        check(status)
+        check(status, who, "copy_")
         return self
-
-    fill_ = copy_
 
     def zero_(self) -> Tensor:
         """Fills the tensor with zeros."""
@@ -452,16 +498,16 @@ def _as_arrays(values: Any) -> Any:
 _new = Tensor.__new__
 
 
-def wrap(handle: Any) -> Tensor:
-    """A tensor that owns the handle; raises the thread's error when the handle is NULL."""
+def wrap(handle: Any, who: str = "", inner: str = "") -> Tensor:
+    """A tensor that owns the handle; raises the thread's error when the handle is NULL, the names as in ``raise_error``."""
     if not handle:
-        raise_error()
+        raise_error(who, inner)
     tensor = _new(Tensor)
     tensor._handle = handle
     return tensor
 
 
-def tensor(data: Any, dtype: DType | None = None) -> Tensor:
+def tensor(data: Data, dtype: DType | None = None) -> Tensor:
     """A tensor with a copy of an array, a nested list or a number.
 
     Args:
@@ -481,7 +527,18 @@ def tensor(data: Any, dtype: DType | None = None) -> Tensor:
 
     if isinstance(data, Tensor):
         data = data._read("tensor")
-    array = np.asarray(data)
+    try:
+        array = np.asarray(data)
+    except ClikaRTError:
+        raise
+    except ValueError as error:
+        raise ClikaRTValueError(f"tensor: {error}") from None
+    except MemoryError as error:
+        raise ClikaRTMemoryError(f"tensor: {error}") from None
+    except Exception as error:
+        raise ClikaRTTypeError(f"tensor: {type(data).__name__} does not become an array: {error}") from error
+    if array.dtype == object and all(isinstance(item, int) for item in array.flat):
+        raise ClikaRTOverflowError("tensor: an int is more than 64 bits can hold")
     if array.dtype.name not in BY_NUMPY_NAME:
         raise ClikaRTTypeError(f"tensor: dtype {array.dtype} has no equivalent here")
     if dtype is not None:
@@ -492,7 +549,7 @@ def tensor(data: Any, dtype: DType | None = None) -> Tensor:
         array = array.astype(numpy_dtype(dtype), copy=False)
     elif not isinstance(data, (np.ndarray, np.generic)) and array.dtype.name in ("float64", "complex128"):
         array = array.astype(np.float32 if array.dtype == np.float64 else np.complex64)
-    return wrap(handle_of_array(array))
+    return wrap(handle_of_array(array), "tensor", "tensor_from_data")
 
 
 def _unpacked(dtype: DType) -> DType:

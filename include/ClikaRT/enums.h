@@ -39,6 +39,7 @@ enum class ErrorKind : std::int32_t {
     NotImplemented = 6,
     Runtime = 7,
     File = 8,
+    Overflow = 9,
 };
 
 /// Operators, and the nodes of a graph that are none.

@@ -45,6 +45,8 @@ private:
     static clikart_tensor* make(T value) {
         if constexpr (std::is_same_v<T, bool>) {
             return clikart_scalar_bool(value);
+        } else if constexpr (std::is_integral_v<T> && std::is_unsigned_v<T>) {
+            return clikart_scalar_uint(static_cast<std::uint64_t>(value));
         } else if constexpr (std::is_integral_v<T>) {
             return clikart_scalar_int(static_cast<std::int64_t>(value));
         } else {

@@ -33,7 +33,7 @@ inline Tensor full(const Shape& shape, const Operand& value, std::optional<DataT
 /// The numbers start, start + step, ... below end (above it for a negative step), each computed as start + i * step.
 ///
 /// Args:
-///     start: the first number; a number, not a tensor, as are the next two.
+///     start: the first number; a number, not a tensor, as are the next two.  In Python one number alone is the end, and 0 the start.
 ///     end: the border, which is not reached.
 ///     step: the distance between neighbours; not zero.
 ///     dtype: the element type; without it int64 when all three are ints, else float32.
@@ -377,7 +377,7 @@ inline Tensor matmul(const Operand& a, const Operand& b) {
 ///     x: the tensor.
 ///
 /// Raises:
-///     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+///     RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
 ///     NotImplementedError: while a graph is recorded.
 inline Tensor nonzero(const Operand& x) {
     return Tensor::adopt(clikart_nonzero(x.handle()));
@@ -2123,7 +2123,7 @@ inline KthvalueResult kthvalue(const Operand& x, std::int64_t k, std::int64_t di
 ///     x: the tensor.
 ///
 /// Raises:
-///     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+///     RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
 ///     NotImplementedError: while a graph is recorded.
 inline Tensor unique(const Operand& x) {
     return Tensor::adopt(clikart_unique(x.handle()));
@@ -2156,7 +2156,7 @@ inline Tensor searchsorted(const Operand& sorted, const Operand& values, bool ri
 ///     ValueError: a shape with not just one dimension, weights of another shape, a negative minlength; a negative number,
 ///         which is found when the operator runs.
 ///     TypeError: a tensor that is not of integers.
-///     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+///     RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
 ///     NotImplementedError: while a graph is recorded.
 inline Tensor bincount(const Operand& x, const std::optional<Operand>& weights = std::nullopt, std::int64_t minlength = 0) {
     return Tensor::adopt(clikart_bincount(x.handle(), weights ? weights->handle() : nullptr, minlength));
@@ -2234,8 +2234,8 @@ inline Tensor index_select(const Operand& x, std::int64_t dim, const Operand& in
 ///     dims: the dimensions that they count along, in ascending order.
 ///
 /// Raises:
-///     IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
-///     ValueError: indices that do not broadcast, not as many as dims, or dims that do not ascend.
+///     IndexError: a dimension out of range; indices that do not broadcast; a place out of range, which is found when the operator runs.
+///     ValueError: not as many indices as dims, or dims that do not ascend.
 ///     TypeError: an index that is not of integers.
 inline Tensor index(const Operand& x, const std::vector<Tensor>& indices, const Shape& dims) {
     return Tensor::adopt(clikart_index(x.handle(), detail::handles(indices).data(), indices.size(), dims.data(), dims.size()));
@@ -2252,8 +2252,8 @@ inline Tensor index(const Operand& x, const std::vector<Tensor>& indices, const 
 ///     accumulate: add to the elements.
 ///
 /// Raises:
-///     IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
-///     ValueError: shapes that do not broadcast, indices not as many as dims, or dims that do not ascend.
+///     IndexError: a dimension out of range; indices that do not broadcast; a place out of range, which is found when the operator runs.
+///     ValueError: values that do not broadcast to the places, indices not as many as dims, or dims that do not ascend.
 ///     TypeError: an index that is not of integers, values of another dtype than x.
 inline Tensor index_put(const Operand& x, const Operand& values, const std::vector<Tensor>& indices, const Shape& dims, bool accumulate = false) {
     return Tensor::adopt(clikart_index_put(x.handle(), values.handle(), detail::handles(indices).data(), indices.size(), dims.data(), dims.size(), accumulate));
@@ -2275,7 +2275,7 @@ inline const Tensor& index_put_(const Tensor& x, const Operand& values, const st
 /// Raises:
 ///     ValueError: the shapes do not broadcast.
 ///     TypeError: a mask that is not of bools.
-///     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+///     RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
 ///     NotImplementedError: while a graph is recorded.
 inline Tensor masked_select(const Operand& x, const Operand& mask) {
     return Tensor::adopt(clikart_masked_select(x.handle(), mask.handle()));

@@ -14,13 +14,10 @@ const DTypeInfo& dtype_info(DType dtype) {
 DType promote(DType a, DType b) {
     if (a == b) return a;
     const DTypeCategory ca = category_of(a), cb = category_of(b);
-    if (is_packed(a) || is_packed(b) || is_complex(a) || is_complex(b))
-        fail(ErrorKind::Type, "no common dtype for {} and {}; cast one of them", name_of(a), name_of(b));
+    if (is_packed(a) || is_packed(b) || is_complex(a) || is_complex(b)) return DType::Unspecified;
     if (ca != cb) return ca < cb ? b : a;
-    if (ca == DTypeCategory::Float && (size_of(a) == 1 || size_of(b) == 1)) {
-        fail(ErrorKind::Type, "no common dtype for {} and {}; cast one of them", name_of(a), name_of(b));
-    }
     if (ca == DTypeCategory::Float) {
+        if (size_of(a) == 1 || size_of(b) == 1) return DType::Unspecified;
         if (size_of(a) == size_of(b)) return DType::Float32;  // float16 with bfloat16
         return size_of(a) < size_of(b) ? b : a;
     }
@@ -31,7 +28,7 @@ DType promote(DType a, DType b) {
         const DType u = is_signed(a) ? b : a, s = is_signed(a) ? a : b;
         if (u == DType::UInt8) return s == DType::Int8 ? DType::Int16 : s;
     }
-    fail(ErrorKind::Type, "no common dtype for {} and {}; cast one of them", name_of(a), name_of(b));
+    return DType::Unspecified;
 }
 
 }  // namespace clikart

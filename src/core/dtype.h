@@ -49,7 +49,7 @@ inline std::string_view name_of(DType dtype) {
     return dtype_info(dtype).name;
 }
 
-/// torch's promotion of two dtypes of equal standing.  Throws TypeError where torch has none (uint16..uint64 with others).
+/// torch's promotion of two dtypes of equal standing; Unspecified where torch has none (uint16..uint64 with others).
 DType promote(DType a, DType b);
 
 /// Calls f.operator()<T>() with the C++ type of `dtype` and returns true; false where C++ has none to compute with: for floats

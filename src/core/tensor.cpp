@@ -40,13 +40,17 @@ Ref<Tensor> tensor_from_host(const void* data, DType dtype, const Dims& shape) {
 
 template <class T>
 Ref<Tensor> scalar(T value) {
-    constexpr DType dtype = std::is_same_v<T, bool> ? DType::Bool : std::is_same_v<T, int64_t> ? DType::Int64 : DType::Float64;
+    constexpr DType dtype = std::is_same_v<T, bool>       ? DType::Bool
+                            : std::is_same_v<T, int64_t>  ? DType::Int64
+                            : std::is_same_v<T, uint64_t> ? DType::UInt64
+                                                          : DType::Float64;
     auto tensor = tensor_from_host(&value, dtype, Dims{});
     tensor->weak = tensor->number = true;
     return tensor;
 }
 template Ref<Tensor> scalar(bool);
 template Ref<Tensor> scalar(int64_t);
+template Ref<Tensor> scalar(uint64_t);
 template Ref<Tensor> scalar(double);
 
 double scalar_value(const Tensor& weak) {

@@ -38,7 +38,7 @@ public:
 thread_local std::unique_ptr<GraphRecorder> current;
 
 GraphRecorder& require() {
-    if (!current) fail(ErrorKind::Error, "capture: the calling thread is not recording a graph");
+    if (!current) fail(ErrorKind::Runtime, "capture: the calling thread is not recording a graph");
     return *current;
 }
 
@@ -51,7 +51,7 @@ std::unique_ptr<GraphRecorder> stop() noexcept {
 }  // namespace
 
 void begin() {
-    if (current) fail(ErrorKind::Error, "capture: the calling thread is already recording a graph");
+    if (current) fail(ErrorKind::Runtime, "capture: the calling thread is already recording a graph");
     current = std::make_unique<GraphRecorder>();
     thread_recorder() = current.get();
     set_thread_mode(Mode::Capture);

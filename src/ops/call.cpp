@@ -160,7 +160,13 @@ void check(Checked& checked, std::span<Tensor* const> given, const Attributes& a
     const uint32_t cast = info.kind == NodeKind::Elementwise ? 0 : checked.dtypes.cast;
     for (size_t i = 0; i < given.size(); ++i) {
         Tensor* input = given[i];
-        if (input->dtype() != compute && (i >= 32 || cast >> i & 1)) input = checked.owned.emplace_back(cast_to(*input, compute)).get();
+        if (input->dtype() == compute) {
+            checked.inputs.push_back(input);
+            continue;
+        }
+        // A number beyond int64 takes part with its full value or not at all; others wrap.
+        if (input->weak && input->dtype() == DType::UInt64) require_fits(info.name, *input, compute);
+        if (i >= 32 || cast >> i & 1) input = checked.owned.emplace_back(cast_to(*input, compute)).get();
         checked.inputs.push_back(input);
     }
     info.shape(checked.call(attributes), checked.spec);
@@ -264,7 +270,7 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     if (info.n_outputs > 1) outputs[1] = make_tensor(checked.dtypes.second, checked.spec.shape, device);
     if (info.data_dependent) {
         if (device.type == DeviceType::Meta || thread_mode() == Mode::Tracing) {
-            fail(ErrorKind::Error, "{}: the size of its result depends on data, which is not there {}", info.name,
+            fail(ErrorKind::Runtime, "{}: the size of its result depends on data, which is not there {}", info.name,
                  device.type == DeviceType::Meta ? "on device meta" : "while calls are deferred; call it under eager()");
         }
         output = make_ref<Tensor>(checked.dtypes.result, checked.spec.shape, contiguous_strides(checked.spec.shape), 0, make_ref<Storage>(-1, device));
@@ -385,7 +391,7 @@ void copy_into(Tensor& to, Tensor& from) {
     Checked checked(info);
     Tensor* source = &from;
     if (overlaps_otherwise(from, to) || must_be_apart(from, to)) source = checked.owned.emplace_back(copy_of(from)).get();
-    if (source->weak && !scalar_fits(*source, to.dtype())) fail(ErrorKind::Value, "{}: {} is no {}", who, scalar_value(*source), name_of(to.dtype()));
+    if (source->weak) require_fits(who, *source, to.dtype());
     if (source->weak && !is_packed(to.dtype())) source = checked.owned.emplace_back(scalar_as(*source, to.dtype())).get();
     checked.inputs.push_back(source);
     checked.dtypes = {to.dtype(), to.dtype()};

@@ -8,13 +8,21 @@ int standing(const Tensor& t) noexcept {
     return t.weak ? 0 : t.rank() == 0 ? 1 : 2;
 }
 
-/// torch's result_type of some tensors.
-DType result_type(std::span<Tensor* const> inputs) {
+/// torch's result_type of some of a call's tensors.
+DType result_type(const OpCall& call, std::span<Tensor* const> inputs) {
     DType best[3] = {DType::Unspecified, DType::Unspecified, DType::Unspecified};
     for (const Tensor* t : inputs) {
         DType& slot = best[standing(*t)];
         const DType own = own_dtype(*t);
-        slot = slot == DType::Unspecified ? own : promote(slot, own);
+        if (slot == DType::Unspecified) {
+            slot = own;
+            continue;
+        }
+        const DType both = promote(slot, own);
+        if (both == DType::Unspecified) {
+            fail(ErrorKind::Type, "{}: no common dtype for {} and {}; cast one of them", call.info.name, name_of(slot), name_of(own));
+        }
+        slot = both;
     }
     DType result = best[2];
     for (const DType lower : {best[1], best[0]}) {
@@ -26,7 +34,7 @@ DType result_type(std::span<Tensor* const> inputs) {
     return result;
 }
 DType result_type(const OpCall& call) {
-    return result_type(call.inputs);
+    return result_type(call, call.inputs);
 }
 
 [[noreturn]] void refuse(const OpCall& call, const char* need, DType got) {
@@ -40,9 +48,15 @@ DTypes number(const OpCall& call, DType t) {
 
 }  // namespace
 
+void require_fits(const char* who, const Tensor& number, DType dtype) {
+    if (scalar_fits(number, dtype)) return;
+    with_type(number.dtype(),
+              [&]<class T>() { fail(ErrorKind::Overflow, "{}: {} does not fit {}", who, *static_cast<const T*>(number.data()), name_of(dtype)); });
+}
+
 void require_fitting_numbers(const OpCall& call, DType dtype) {
     for (const Tensor* input : call.inputs) {
-        if (input->weak && !scalar_fits(*input, dtype)) fail(ErrorKind::Value, "{}: {} is no {}", call.info.name, scalar_value(*input), name_of(dtype));
+        if (input->weak) require_fits(call.info.name, *input, dtype);
     }
 }
 
@@ -158,7 +172,7 @@ DTypes dtype_predicate(const OpCall& call) {
 
 DTypes dtype_where(const OpCall& call) {
     if (call.inputs[0]->dtype() != DType::Bool) refuse(call, "a bool condition", call.inputs[0]->dtype());
-    const DType t = result_type(call.inputs.subspan(1));
+    const DType t = result_type(call, call.inputs.subspan(1));
     require_fitting_numbers(call, t);
     return {t, t};
 }

@@ -11,13 +11,17 @@ inline DType own_dtype(const Tensor& t) {
     return t.weak && t.dtype() == DType::Float64 ? DType::Float32 : t.dtype();
 }
 
+/// Refuses a number that an integer dtype has not; `who` is the operator.
+void require_fits(const char* who, const Tensor& number, DType);
+/// The same for all numbers among the inputs.
+void require_fitting_numbers(const OpCall&, DType);
+
 DTypes dtype_same(const OpCall&);             // as the input
 DTypes dtype_same_number(const OpCall&);      // as the input, which is not bool
 DTypes dtype_given(const OpCall&);            // the attribute `dtype`
 DTypes dtype_full(const OpCall&);             // the dtype given, else the value's; a number it has not is refused
 DTypes dtype_given_or_number(const OpCall&);  // the same, int64 for bools
 DTypes dtype_promote(const OpCall&);          // torch's promotion of both inputs
-void require_fitting_numbers(const OpCall&, DType);
 DTypes dtype_promote_fitting(const OpCall&);  // the same; a number the result's dtype has not is refused instead of wrapped
 DTypes dtype_promote_number(const OpCall&);   // the same, not bool
 DTypes dtype_promote_float(const OpCall&);    // the same, integers and bools become float32

@@ -12,10 +12,10 @@ namespace clikart {
 
 void require_value(const Tensor& tensor, const char* who) {
     if (tensor.node) {
-        fail(ErrorKind::Error, "{}: the tensor {} stands for a value while a graph is recorded; it cannot be read", who, describe(tensor));
+        fail(ErrorKind::Runtime, "{}: the tensor {} stands for a value while a graph is recorded; it cannot be read", who, describe(tensor));
     }
     if (tensor.storage().is_meta()) {
-        fail(ErrorKind::Error, "{}: the tensor {} is on device meta and has no storage; it cannot be read", who, describe(tensor));
+        fail(ErrorKind::Runtime, "{}: the tensor {} is on device meta and has no storage; it cannot be read", who, describe(tensor));
     }
 }
 
@@ -97,7 +97,7 @@ void require_sizes(std::span<Tensor* const> operands, const char* who) {
     for (const Tensor* t : operands) {
         if (t->size_known()) continue;
         if (thread_mode() != Mode::Eager) {
-            fail(ErrorKind::Error, "{}: the size of {} depends on data that is not there while calls are deferred or recorded", who, describe(*t));
+            fail(ErrorKind::Runtime, "{}: the size of {} depends on data that is not there while calls are deferred or recorded", who, describe(*t));
         }
         settle(*t, who);
     }

@@ -52,12 +52,15 @@ Dims indexed_shape(const OpCall& call, int position, size_t first) {
         }
         const Dims before = together;
         if (!broadcast_shapes(before, indices[i]->shape(), together)) {
-            fail(ErrorKind::Value, "{}: indices of shapes {} and {} do not broadcast", call.info.name, to_string(before), to_string(indices[i]->shape()));
+            fail(ErrorKind::Index, "{}: indices of shapes {} and {} do not broadcast", call.info.name, to_string(before), to_string(indices[i]->shape()));
         }
     }
     for (size_t i = 0; i < n; ++i) require_places(call, together, x, dims[i]);
     const bool neighbours = dims[n - 1] - dims[0] == static_cast<int>(n) - 1;
     const int place = neighbours ? dims[0] : 0;
+    if (const int rank = together.rank() + x.rank() - static_cast<int>(n); rank > kMaxRank) {
+        fail(ErrorKind::Value, "{}: a tensor has at most {} dimensions, got {}", call.info.name, kMaxRank, rank);
+    }
     for (int d = 0; d < place; ++d) out.push_back(x[d]);
     for (const int64_t size : together) out.push_back(size);
     for (int d = place; d < x.rank(); ++d) {

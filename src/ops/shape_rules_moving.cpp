@@ -30,9 +30,7 @@ void shape_pad(const OpCall& call, OutputSpec& out) {
     if (n > 2 * in.rank()) refuse("more pairs than dimensions");
     if (mode != PadMode::Constant && attributes.real(attribute::pad_value) != 0) refuse("a value is for mode constant");
     const auto value = scalar(attributes.real(attribute::pad_value));
-    if (!scalar_fits(*value, own_dtype(*call.inputs[0]))) {
-        fail(ErrorKind::Value, "{}: {} is no {}", call.info.name, scalar_value(*value), name_of(own_dtype(*call.inputs[0])));
-    }
+    require_fits(call.info.name, *value, own_dtype(*call.inputs[0]));
     out.shape = in;
     for (int64_t i = 0; i < n / 2; ++i) {
         const int d = in.rank() - 1 - static_cast<int>(i);

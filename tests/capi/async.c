@@ -101,7 +101,7 @@ static void callbacks(void) {
     CHECK(clikart_set_device(NULL) == 0 && clikart_get_device() == NULL);
     CHECK(strcmp(clikart_tensor_device(meta), "meta") == 0);
     CHECK(clikart_tensor_on_complete(meta, count_call, &counts, count_end) == -1);
-    expect_error(CLIKART_ERROR_ERROR, "on_complete: the tensor float32 [2] is on device meta");
+    expect_error(CLIKART_ERROR_RUNTIME, "on_complete: the tensor float32 [2] is on device meta");
     CHECK(counts.called == 6 && counts.destroyed == 9);
     /* No destructor is none. */
     CHECK(clikart_tensor_on_complete(done, count_call, &counts, NULL) == 0 && counts.called == 7);
@@ -199,7 +199,7 @@ static void borrowed(void) {
 static void modes(void) {
     CHECK(clikart_get_mode() == CLIKART_MODE_EAGER);
     CHECK(clikart_set_mode(CLIKART_MODE_CAPTURE) == -1);
-    expect_error(CLIKART_ERROR_ERROR, "set_mode: ");
+    expect_error(CLIKART_ERROR_RUNTIME, "set_mode: ");
     CHECK(clikart_set_mode(17) == -1);
     expect_error(CLIKART_ERROR_VALUE, "set_mode: 17");
     CHECK(clikart_set_mode(CLIKART_MODE_TRACING) == CLIKART_MODE_EAGER);

@@ -188,23 +188,45 @@ static void out_of_memory(void) {
     CHECK(clikart_memory_current() == before);
 }
 
+static void numbers_beyond_int64(void) {
+    clikart_tensor* most = clikart_scalar_uint(UINT64_MAX);
+    clikart_tensor* few = clikart_scalar_uint(5);
+    clikart_tensor* x = ones(1, 1, CLIKART_INT64);
+    clikart_tensor* u = ones(1, 1, CLIKART_UINT64);
+    clikart_tensor* f = ones(1, 1, CLIKART_FLOAT32);
+    CHECK(most && few);
+    REFUSED(clikart_add(x, most), CLIKART_ERROR_OVERFLOW, "add: 18446744073709551615 does not fit int64");
+    REFUSED(clikart_eq(x, most), CLIKART_ERROR_OVERFLOW, "eq: 18446744073709551615");
+    REFUSED(clikart_cast(most, CLIKART_INT8), CLIKART_ERROR_OVERFLOW, "cast: 18446744073709551615 does not fit int8");
+    REFUSED_STATUS(clikart_copy_(x, most), CLIKART_ERROR_OVERFLOW, "copy_: 18446744073709551615");
+    clikart_tensor* sum = clikart_sub(most, u);
+    clikart_tensor* product = clikart_mul(f, most);
+    clikart_tensor* six = clikart_add(x, few);
+    CHECK(sum && product && six);
+    CHECK(clikart_tensor_dtype(sum) == CLIKART_UINT64 && *(const uint64_t*)clikart_tensor_data(sum) == UINT64_MAX - 1);
+    CHECK(clikart_tensor_dtype(product) == CLIKART_FLOAT32 && *(const float*)clikart_tensor_data(product) == 18446744073709551616.0f);
+    CHECK(clikart_tensor_dtype(six) == CLIKART_INT64 && *(const int64_t*)clikart_tensor_data(six) == 6);
+    clikart_tensor* all[] = {most, few, x, u, f, sum, product, six};
+    for (size_t i = 0; i < sizeof all / sizeof *all; ++i) clikart_tensor_release(all[i]);
+}
+
 static void captures(void) {
     const int64_t shape[] = {2, 3};
     const char* names[] = {"y"};
-    REFUSED(clikart_capture_input("x", CLIKART_FLOAT32, shape, 2), CLIKART_ERROR_ERROR, "not recording");
-    REFUSED(clikart_capture_end(NULL, NULL, 0), CLIKART_ERROR_ERROR, "not recording");
+    REFUSED(clikart_capture_input("x", CLIKART_FLOAT32, shape, 2), CLIKART_ERROR_RUNTIME, "not recording");
+    REFUSED(clikart_capture_end(NULL, NULL, 0), CLIKART_ERROR_RUNTIME, "not recording");
     clikart_capture_cancel();
 
     CHECK(clikart_capture_begin() == 0);
-    REFUSED_STATUS(clikart_capture_begin(), CLIKART_ERROR_ERROR, "already recording");
+    REFUSED_STATUS(clikart_capture_begin(), CLIKART_ERROR_RUNTIME, "already recording");
     clikart_tensor* x = clikart_capture_input("x", CLIKART_FLOAT32, shape, 2);
     clikart_tensor* y = clikart_exp(x);
     CHECK(x && y && clikart_tensor_is_stand_in(y));
-    REFUSED(clikart_tensor_data(y), CLIKART_ERROR_ERROR, "cannot be read");
-    REFUSED_STATUS(clikart_tensor_wait(x, 0), CLIKART_ERROR_ERROR, "cannot be read");
+    REFUSED(clikart_tensor_data(y), CLIKART_ERROR_RUNTIME, "cannot be read");
+    REFUSED_STATUS(clikart_tensor_wait(x, 0), CLIKART_ERROR_RUNTIME, "cannot be read");
     clikart_graph* graph = clikart_capture_end((const clikart_tensor* const*)&y, names, 1);
     CHECK(graph != NULL);
-    REFUSED(clikart_exp(y), CLIKART_ERROR_ERROR, "exp: the tensor float32 [2, 3] stands for a value"); /* after the capture */
+    REFUSED(clikart_exp(y), CLIKART_ERROR_RUNTIME, "exp: the tensor float32 [2, 3] stands for a value"); /* after the capture */
 
     clikart_tensor* in = ones(2, 3, CLIKART_FLOAT32);
     clikart_tensor* wrong = ones(3, 3, CLIKART_FLOAT32);
@@ -224,7 +246,7 @@ static void captures(void) {
     clikart_tensor* foreign = clikart_exp(y);
     CHECK(foreign != NULL);
     REFUSED(clikart_capture_end((const clikart_tensor* const*)&foreign, names, 1), CLIKART_ERROR_VALUE, "another capture");
-    REFUSED(clikart_capture_end(NULL, NULL, 0), CLIKART_ERROR_ERROR, "not recording");
+    REFUSED(clikart_capture_end(NULL, NULL, 0), CLIKART_ERROR_RUNTIME, "not recording");
 
     clikart_tensor_release(foreign);
     clikart_tensor_release(out[0]);
@@ -241,6 +263,7 @@ int main(void) {
     wrong_shapes_and_dtypes();
     devices();
     out_of_memory();
+    numbers_beyond_int64();
     captures();
     if (failures == 0) printf("ok\n");
     return failures != 0;

@@ -212,7 +212,7 @@ def test_nothing_is_written_when_a_place_is_out_of_range():
         (lambda x, i: crt.index(x, [], []), ValueError, "index: needs one index"),
         (lambda x, i: crt.index(x, [i, i], [1, 0]), ValueError, "index: dimensions must ascend"),
         (lambda x, i: crt.index(x, [i, i], [0, 0]), ValueError, "index: dimensions must ascend"),
-        (lambda x, i: crt.index(x, [i, crt.tensor([0, 1, 0])], [0, 1]), ValueError, r"index: indices of shapes \[2\] and \[3\]"),
+        (lambda x, i: crt.index(x, [i, crt.tensor([0, 1, 0])], [0, 1]), IndexError, r"index: indices of shapes \[2\] and \[3\]"),
         (lambda x, i: crt.index(x, [x], [0]), TypeError, "index: needs integers"),
         (lambda x, i: crt.index_put(x, crt.ones(2), [i], [0]), ValueError, r"index_put: values of shape \[2\] do not broadcast"),
         (lambda x, i: crt.index_put(i, crt.tensor(0.5), [i], [0]), TypeError, r"index_put: float32 \[\] cannot be put into a tensor of int64; cast it first"),

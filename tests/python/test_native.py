@@ -260,7 +260,7 @@ def test_numbers():
 
 def test_format():
     x = crt.tensor(3.14159)
-    assert f"{x:.2f}" == "3.14" and f"{crt.tensor([5]):04d}" == "0005" and f"{x}" == str(x) == "Tensor(3.14159, dtype=float32)"
+    assert f"{x:.2f}" == "3.14" and f"{crt.tensor([5]):04d}" == "0005" and f"{x}" == str(x.item()) and str(x) == "Tensor(3.14159, dtype=float32)"
     with pytest.raises(TypeError, match=r"\[2\]"):
         f"{crt.ones(2):.2f}"
 

@@ -85,7 +85,7 @@ def test_numbers_as_operands():
     assert np.isnan((t + float("nan")).numpy()).all()
     for value in range(3000):  # more numbers than are kept
         assert (t * value).tolist() == [value, 2 * value]
-    for bad in ("1", None, np.ones(2), 1j, [1]):
+    for bad in ("1", None, np.array(["1"]), 1j, [1]):
         with pytest.raises(TypeError):
             crt.add(t, bad)
     with pytest.raises(OverflowError):
@@ -180,7 +180,7 @@ def test_nothing_is_cut_to_an_integer():
         with pytest.raises(TypeError):
             crt.softmax(crt.ones((2, 2)), dim=bad)
     assert crt.full([np.int64(2)], 1).shape == (2,)
-    with pytest.raises(TypeError, match="expected a dtype"):
+    with pytest.raises(TypeError, match=r"^cast: dtype must be a dtype"):
         crt.cast(crt.ones(2), "float32")
     with pytest.raises(TypeError, match="needs tensors, got a number"):
         crt.ones((2, 2)) @ 2.0
@@ -273,7 +273,7 @@ def test_what_is_no_number_is_refused():
         with pytest.raises(TypeError):
             crt.full(shape, 1.0)
     for call in (lambda: crt.zeros(2, device=5), lambda: crt.is_available(5), lambda: crt.trace(lambda i: i, [crt.ones(1)], input_names=[1])):
-        with pytest.raises(TypeError, match="expected a "):
+        with pytest.raises(TypeError, match=r"expected a |^zeros: device must be a "):
             call()
 
 

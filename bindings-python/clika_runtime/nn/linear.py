@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from .. import ops
+from .._enums import ClikaRTValueError
+from .._refused import int_argument
 from ..tensor import Tensor, tensor
 from .module import Module, Parameter
+
+
+def _features(name: str, value: int) -> int:
+    number = int_argument("Linear", name, value)
+    if number < 0:
+        raise ClikaRTValueError(f"Linear: {name} is negative: {number}")
+    return number
 
 
 class Linear(Module):
@@ -22,6 +31,8 @@ class Linear(Module):
         import numpy as np
 
         super().__init__()
+        in_features = _features("in_features", in_features)
+        out_features = _features("out_features", out_features)
         bound = 1 / np.sqrt(max(1, in_features))
         rng = np.random.default_rng()
 

@@ -124,6 +124,9 @@ CLIKART_API clikart_tensor* clikart_tensor_from_data(const void* data, clikart_d
 /* Numbers as operands.  They are 0-d and give way to tensors in type promotion, as a Python number does. */
 CLIKART_API clikart_tensor* clikart_scalar_float(double value);
 CLIKART_API clikart_tensor* clikart_scalar_int(int64_t value);
+/* The same as clikart_scalar_int for what that can hold; a larger number meets uint64 tensors, floats and bools, and no
+ * narrower integers (CLIKART_ERROR_OVERFLOW). */
+CLIKART_API clikart_tensor* clikart_scalar_uint(uint64_t value);
 CLIKART_API clikart_tensor* clikart_scalar_bool(bool value);
 
 /* A tensor over memory of the caller's. */

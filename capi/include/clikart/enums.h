@@ -33,14 +33,15 @@ enum {
 /* What went wrong. */
 typedef int32_t clikart_error_kind;
 enum {
-    CLIKART_ERROR_ERROR = 1, /* Anything without a more precise kind, such as reading a value that does not exist. */
+    CLIKART_ERROR_ERROR = 1, /* Anything without a more precise kind, such as work that was cancelled. */
     CLIKART_ERROR_VALUE = 2, /* A wrong shape, size, name or value. */
     CLIKART_ERROR_TYPE = 3, /* A wrong dtype or a wrong kind of object. */
     CLIKART_ERROR_INDEX = 4, /* An index or dimension out of range. */
     CLIKART_ERROR_MEMORY = 5, /* Memory could not be had. */
     CLIKART_ERROR_NOT_IMPLEMENTED = 6, /* A kernel, device or feature that does not exist here. */
-    CLIKART_ERROR_RUNTIME = 7, /* A question without one answer, such as the truth of many elements. */
+    CLIKART_ERROR_RUNTIME = 7, /* What cannot be done now: a value that is read where there is none, the truth of many elements. */
     CLIKART_ERROR_FILE = 8, /* A file that cannot be opened, read or written. */
+    CLIKART_ERROR_OVERFLOW = 9, /* A number that the dtype or the argument cannot hold. */
 };
 
 /* Operators, and the nodes of a graph that are none. */

@@ -30,7 +30,7 @@ CLIKART_API clikart_tensor* clikart_full(const int64_t* shape, size_t n_shape, c
 /* The numbers start, start + step, ... below end (above it for a negative step), each computed as start + i * step.
  *
  * Args:
- *     start: the first number; a number, not a tensor, as are the next two.
+ *     start: the first number; a number, not a tensor, as are the next two.  In Python one number alone is the end, and 0 the start.
  *     end: the border, which is not reached.
  *     step: the distance between neighbours; not zero.
  *     dtype: the element type; without it int64 when all three are ints, else float32.
@@ -283,7 +283,7 @@ CLIKART_API clikart_tensor* clikart_matmul(const clikart_tensor* a, const clikar
  *     x: the tensor.
  *
  * Raises:
- *     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+ *     RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
  *     NotImplementedError: while a graph is recorded. */
 CLIKART_API clikart_tensor* clikart_nonzero(const clikart_tensor* x);
 
@@ -1401,7 +1401,7 @@ CLIKART_API int clikart_kthvalue(const clikart_tensor* x, int64_t k, int64_t dim
  *     x: the tensor.
  *
  * Raises:
- *     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+ *     RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
  *     NotImplementedError: while a graph is recorded. */
 CLIKART_API clikart_tensor* clikart_unique(const clikart_tensor* x);
 
@@ -1430,7 +1430,7 @@ CLIKART_API clikart_tensor* clikart_searchsorted(const clikart_tensor* sorted, c
  *     ValueError: a shape with not just one dimension, weights of another shape, a negative minlength; a negative number,
  *         which is found when the operator runs.
  *     TypeError: a tensor that is not of integers.
- *     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+ *     RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
  *     NotImplementedError: while a graph is recorded. */
 CLIKART_API clikart_tensor* clikart_bincount(const clikart_tensor* x, const clikart_tensor* weights, int64_t minlength);
 
@@ -1498,8 +1498,8 @@ CLIKART_API clikart_tensor* clikart_index_select(const clikart_tensor* x, int64_
  *     dims: the dimensions that they count along, in ascending order.
  *
  * Raises:
- *     IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
- *     ValueError: indices that do not broadcast, not as many as dims, or dims that do not ascend.
+ *     IndexError: a dimension out of range; indices that do not broadcast; a place out of range, which is found when the operator runs.
+ *     ValueError: not as many indices as dims, or dims that do not ascend.
  *     TypeError: an index that is not of integers. */
 CLIKART_API clikart_tensor* clikart_index(const clikart_tensor* x, const clikart_tensor* const* indices, size_t n_indices, const int64_t* dims, size_t n_dims);
 
@@ -1514,8 +1514,8 @@ CLIKART_API clikart_tensor* clikart_index(const clikart_tensor* x, const clikart
  *     accumulate: add to the elements.
  *
  * Raises:
- *     IndexError: a dimension out of range; a place out of range, which is found when the operator runs.
- *     ValueError: shapes that do not broadcast, indices not as many as dims, or dims that do not ascend.
+ *     IndexError: a dimension out of range; indices that do not broadcast; a place out of range, which is found when the operator runs.
+ *     ValueError: values that do not broadcast to the places, indices not as many as dims, or dims that do not ascend.
  *     TypeError: an index that is not of integers, values of another dtype than x. */
 CLIKART_API clikart_tensor* clikart_index_put(const clikart_tensor* x, const clikart_tensor* values, const clikart_tensor* const* indices, size_t n_indices, const int64_t* dims, size_t n_dims, bool accumulate);
 CLIKART_API int clikart_index_put_(clikart_tensor* x, const clikart_tensor* values, const clikart_tensor* const* indices, size_t n_indices, const int64_t* dims, size_t n_dims, bool accumulate);
@@ -1530,7 +1530,7 @@ CLIKART_API int clikart_index_put_(clikart_tensor* x, const clikart_tensor* valu
  * Raises:
  *     ValueError: the shapes do not broadcast.
  *     TypeError: a mask that is not of bools.
- *     ClikaRTError: while calls are deferred (tracing) and on device meta, where the data is not there.
+ *     RuntimeError: while calls are deferred (tracing) and on device meta, where the data is not there.
  *     NotImplementedError: while a graph is recorded. */
 CLIKART_API clikart_tensor* clikart_masked_select(const clikart_tensor* x, const clikart_tensor* mask);
 
