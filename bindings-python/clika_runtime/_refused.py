@@ -148,6 +148,18 @@ def require_tensor(who: str, name: str, value: Any) -> None:
         raise ClikaRTTypeError(f"{who}: {name} must be a tensor, got {shown(value)}")
 
 
+def require_fitting(numbers: Any, dtype: DType) -> None:
+    """Refuses Python's numbers that an integer dtype has not; arrays are cast, as torch and NumPy cast them."""
+    import numpy as np
+
+    unsigned = dtype.name.startswith("u")
+    least, most = (0, 2**dtype.bits - 1) if unsigned else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
+    whole = np.trunc(numbers)
+    fits = (whole >= least) & (whole <= most)
+    if not fits.all():
+        raise ClikaRTOverflowError(f"tensor: {numbers[~fits].flat[0]} does not fit {dtype.name}")
+
+
 def refused(error: Exception, op: str, signature: str, *values: Any) -> Exception:
     """What to raise for a call whose arguments did not fit.
 

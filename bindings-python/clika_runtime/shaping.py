@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -13,7 +13,7 @@ from ._refused import int_argument, require_tensor
 from .tensor import Tensor
 
 if TYPE_CHECKING:
-    from ._hints import TensorLike
+    from ._hints import TensorLike, TensorLikes
 
 
 def _ints(op: str, name: str, values: Sequence[int]) -> list[int]:
@@ -140,7 +140,7 @@ def meshgrid(*tensors: Tensor, indexing: Literal["ij", "xy"] = "ij") -> list[Ten
     return [ops.expand(ops.reshape(t, place), shape) for t, place in zip(tensors, places, strict=True)]
 
 
-def cat(tensors: Iterable[TensorLike], dim: int = 0) -> Tensor:
+def cat(tensors: TensorLikes, dim: int = 0) -> Tensor:
     """The tensors one after the other; the name that torch has for :func:`clika_runtime.concat`."""
     return ops.concat(tensors, dim)
 

@@ -126,7 +126,13 @@ REFUSING = {
     "minimum": [crt.minimum],
     "fmax": [crt.fmax],
     "fmin": [crt.fmin],
-    "copy_": [lambda x, v: x.copy_(v), lambda x, v: x.fill_(v), lambda x, v: x.__setitem__(0, v)],
+    "copy_": [lambda x, v: x.copy_(v)],
+    "tensor": [
+        lambda x, v: crt.tensor(v, dtype=x.dtype),
+        lambda x, v: crt.tensor([[1, v]], dtype=x.dtype),
+        lambda x, v: crt.tensor((float(v),), dtype=x.dtype),
+    ],
+    "fill_": [lambda x, v: x.fill_(v)],
     "index_put": [lambda x, v: crt.index_put(x, v, [crt.tensor([0])], [0])],
 }
 
@@ -149,7 +155,7 @@ def test_numbers_that_an_integer_dtype_has_not_are_refused(op, dtype):
 def test_numbers_that_are_no_integers_at_all():
     x = crt.tensor(np.array([1, 2], np.int32))
     for value in (math.nan, math.inf, -math.inf, 1e30):
-        with pytest.raises(ValueError, match=r"^copy_: .* does not fit int32"):
+        with pytest.raises(ValueError, match=r"^fill_: .* does not fit int32"):
             x.fill_(value)
     assert x.fill_(2.7).tolist() == [2, 2]
     assert crt.full([1], -(2**63), dtype=crt.int64).tolist() == [-(2**63)]

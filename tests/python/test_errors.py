@@ -62,6 +62,8 @@ def test_a_wrong_argument_is_named_by_every_operator():
     for function, name, params in functions():
         for i, param in enumerate(params):
             for value in WRONG[param.kind]:
+                if param.type == "padding" and isinstance(value, str):
+                    continue  # which is a wrong word, and a ValueError
                 arguments = [fitting(p) for p in params]
                 arguments[i] = value
                 try:
