@@ -102,7 +102,10 @@ def _float(name: str, value: Any) -> ClikaRTError | None:
 
 
 def _bool(name: str, value: Any) -> ClikaRTError | None:
-    fits = type(value).__name__ in ("bool", "bool_") or (hasattr(value, "__index__") and value in (0, 1))
+    try:
+        fits = type(value).__name__ in ("bool", "bool_") or index(value) in (0, 1)
+    except (TypeError, ValueError, ClikaRTError):
+        fits = False
     return None if fits else _unfit(name, "a bool", value)
 
 
@@ -155,7 +158,7 @@ def require_fitting(numbers: Any, dtype: DType) -> None:
     unsigned = dtype.name.startswith("u")
     least, most = (0, 2**dtype.bits - 1) if unsigned else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
     whole = np.trunc(numbers)
-    fits = (whole >= least) & (whole <= most)
+    fits = (whole >= least) & (whole < float(most + 1) if numbers.dtype.kind == "f" else whole <= most)
     if not fits.all():
         raise ClikaRTOverflowError(f"tensor: {numbers[~fits].flat[0]} does not fit {dtype.name}")
 
@@ -171,7 +174,7 @@ def refused(error: Exception, op: str, signature: str, *values: Any) -> Exceptio
 
     Returns:
         An error that names the operator and the argument; ``error`` itself where it is another's, such as the failure of a
-        tensor that was to be read as an int.
+        tensor that was to be read as an int, or of an iterator's code.
     """
     if isinstance(error, ClikaRTError) and not isinstance(error, UnfitError):
         return error
@@ -181,6 +184,9 @@ def refused(error: Exception, op: str, signature: str, *values: Any) -> Exceptio
         if check is None or (value is None and kind.endswith("?")):
             continue
         if problem := check(name, value):
-            return problem if str(problem).startswith(f"{op}: ") else type(problem)(f"{op}: {problem}")
-    # An iterator, say, that is used up by now.
-    return (ClikaRTOverflowError if isinstance(error, OverflowError) else ClikaRTTypeError)(f"{op}: {error}")
+            problem = problem if str(problem).startswith(f"{op}: ") else type(problem)(f"{op}: {problem}")
+            problem.__suppress_context__ = True  # it says more than the error it comes from
+            return problem
+    if isinstance(error, UnfitError):  # of what an iterator gave, which is used up by now
+        return ClikaRTTypeError(f"{op}: {error}")
+    return error

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from . import ops
-from ._enums import ClikaRTTypeError, float32
+from ._enums import ClikaRTError, ClikaRTTypeError, float32
 from ._library import check, lib, naming
 from ._refused import shown
 from .devices import Device, DeviceLike, device_text
@@ -26,19 +25,18 @@ def _filled(who: str, value: int, given: tuple[Any, ...], named: dict[str, Any])
         given = ((),)
     elif len(given) > 1 and all(hasattr(size, "__index__") for size in given):
         given = (given,)
+    arguments = dict(zip(_PLACED, given, strict=False))
+    if len(given) > len(_PLACED) or not named.keys() <= _PLACED.keys() or not arguments.keys().isdisjoint(named):
+        raise ClikaRTTypeError(f"{who}: takes {', '.join(_PLACED)}, each once, got {len(given)} arguments and {', '.join(named) or 'no names'}")
     try:
-        bound = _PLACED.bind(*given, **named)
-    except TypeError as error:
-        raise ClikaRTTypeError(f"{who}: {error}") from None
-    with naming(who, "full"):
-        return ops.full(value=value, **{"dtype": float32, **bound.arguments})
+        return ops.full(value=value, **{"dtype": float32, **arguments, **named})
+    except ClikaRTError:
+        with naming(who, "full"):
+            raise
 
 
-def _placed(shape: int | Sequence[int], dtype: DType = float32, device: DeviceLike = None, stream: Stream | None = None) -> None:
-    """What _filled() takes beside sizes one by one."""
-
-
-_PLACED = inspect.signature(_placed)
+#: What _filled() takes beside sizes one by one, in order.
+_PLACED = dict.fromkeys(("shape", "dtype", "device", "stream"))
 
 
 @overload

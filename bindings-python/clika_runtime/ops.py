@@ -724,7 +724,7 @@ def full(shape: int | Sequence[int], value: TensorLike, dtype: DType | None = No
     try:
         handle = _full(*int_list(shape), value._handle if type(value) is Tensor else operand(value), dtype_code(dtype), placement(device, stream))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "full", "int[] shape, Tensor value, dtype? dtype, device? device, stream? stream", shape, value, dtype, device, stream) from None
+        raise refused(error, "full", "int[] shape, Tensor value, dtype? dtype, device? device, stream? stream", shape, value, dtype, device, stream)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -759,7 +759,7 @@ def arange(start: TensorLike, end: TensorLike | None = None, step: TensorLike = 
     try:
         handle = _arange(start._handle if type(start) is Tensor else operand(start), end._handle if type(end) is Tensor else operand(end), step._handle if type(step) is Tensor else operand(step), dtype_code(dtype), placement(device, stream))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "arange", "Tensor start, Tensor end, Tensor step, dtype? dtype, device? device, stream? stream", start, end, step, dtype, device, stream) from None
+        raise refused(error, "arange", "Tensor start, Tensor end, Tensor step, dtype? dtype, device? device, stream? stream", start, end, step, dtype, device, stream)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -785,7 +785,7 @@ def cast(x: TensorLike, dtype: DType) -> Tensor:
     try:
         handle = _cast(x._handle if type(x) is Tensor else operand(x), dtype_code(dtype))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "cast", "Tensor x, dtype dtype", x, dtype) from None
+        raise refused(error, "cast", "Tensor x, dtype dtype", x, dtype)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -809,7 +809,7 @@ def copy(x: TensorLike) -> Tensor:
     try:
         handle = _copy(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "copy", "Tensor x", x) from None
+        raise refused(error, "copy", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -837,7 +837,7 @@ def add(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _add(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "add", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "add", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -858,7 +858,7 @@ def add_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _add_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "add_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "add_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -885,7 +885,7 @@ def sub(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _sub(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "sub", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "sub", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -906,7 +906,7 @@ def sub_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _sub_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "sub_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "sub_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -932,7 +932,7 @@ def mul(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _mul(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "mul", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "mul", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -953,7 +953,7 @@ def mul_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _mul_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "mul_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "mul_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -979,7 +979,7 @@ def div(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _div(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "div", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "div", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1000,7 +1000,7 @@ def div_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _div_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "div_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "div_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1026,7 +1026,7 @@ def maximum(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _maximum(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "maximum", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "maximum", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1047,7 +1047,7 @@ def maximum_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _maximum_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "maximum_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "maximum_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1069,7 +1069,7 @@ def exp(x: TensorLike) -> Tensor:
     try:
         handle = _exp(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "exp", "Tensor x", x) from None
+        raise refused(error, "exp", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1090,7 +1090,7 @@ def exp_(x: Tensor) -> Tensor:
     try:
         status = _exp_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "exp_", "destination x", x) from None
+        raise refused(error, "exp_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1115,7 +1115,7 @@ def relu(x: TensorLike) -> Tensor:
     try:
         handle = _relu(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "relu", "Tensor x", x) from None
+        raise refused(error, "relu", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1136,7 +1136,7 @@ def relu_(x: Tensor) -> Tensor:
     try:
         status = _relu_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "relu_", "destination x", x) from None
+        raise refused(error, "relu_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1158,7 +1158,7 @@ def tanh(x: TensorLike) -> Tensor:
     try:
         handle = _tanh(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "tanh", "Tensor x", x) from None
+        raise refused(error, "tanh", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1179,7 +1179,7 @@ def tanh_(x: Tensor) -> Tensor:
     try:
         status = _tanh_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "tanh_", "destination x", x) from None
+        raise refused(error, "tanh_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1204,7 +1204,7 @@ def abs(x: TensorLike) -> Tensor:
     try:
         handle = _abs(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "abs", "Tensor x", x) from None
+        raise refused(error, "abs", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1225,7 +1225,7 @@ def abs_(x: Tensor) -> Tensor:
     try:
         status = _abs_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "abs_", "destination x", x) from None
+        raise refused(error, "abs_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1253,7 +1253,7 @@ def sum(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = 
     try:
         handle = _sum(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "sum", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
+        raise refused(error, "sum", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1284,7 +1284,7 @@ def mean(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool =
     try:
         handle = _mean(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "mean", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
+        raise refused(error, "mean", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1314,7 +1314,7 @@ def amax(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool =
     try:
         handle = _amax(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "amax", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
+        raise refused(error, "amax", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1345,7 +1345,7 @@ def argmax(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool
     try:
         handle = _argmax(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "argmax", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
+        raise refused(error, "argmax", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1374,7 +1374,7 @@ def softmax(x: TensorLike, dim: int = -1) -> Tensor:
     try:
         handle = _softmax(x._handle if type(x) is Tensor else operand(x), as_int(dim))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "softmax", "Tensor x, int dim", x, dim) from None
+        raise refused(error, "softmax", "Tensor x, int dim", x, dim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1402,7 +1402,7 @@ def reshape(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
     try:
         handle = _reshape(x._handle if type(x) is Tensor else operand(x), *int_list(shape))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "reshape", "Tensor x, int[] shape", x, shape) from None
+        raise refused(error, "reshape", "Tensor x, int[] shape", x, shape)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1431,7 +1431,7 @@ def permute(x: TensorLike, dims: int | Sequence[int]) -> Tensor:
     try:
         handle = _permute(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "permute", "Tensor x, int[] dims", x, dims) from None
+        raise refused(error, "permute", "Tensor x, int[] dims", x, dims)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1464,7 +1464,7 @@ def slice(x: TensorLike, dim: int, start: int | None = None, end: int | None = N
     try:
         handle = _slice(x._handle if type(x) is Tensor else operand(x), as_int(dim), optional_int(start), optional_int(end), as_int(step))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "slice", "Tensor x, int dim, int? start, int? end, int step", x, dim, start, end, step) from None
+        raise refused(error, "slice", "Tensor x, int dim, int? start, int? end, int step", x, dim, start, end, step)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1493,7 +1493,7 @@ def select(x: TensorLike, dim: int, index: int) -> Tensor:
     try:
         handle = _select(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(index))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "select", "Tensor x, int dim, int index", x, dim, index) from None
+        raise refused(error, "select", "Tensor x, int dim, int index", x, dim, index)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1523,7 +1523,7 @@ def concat(tensors: TensorLikes, dim: int = 0) -> Tensor:
         handles, count, tensors = operands(tensors)
         handle = _concat(handles, count, as_int(dim))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "concat", "Tensor[] tensors, int dim", tensors, dim) from None
+        raise refused(error, "concat", "Tensor[] tensors, int dim", tensors, dim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1554,7 +1554,7 @@ def matmul(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _matmul(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "matmul", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "matmul", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1583,7 +1583,7 @@ def nonzero(x: TensorLike) -> Tensor:
     try:
         handle = _nonzero(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "nonzero", "Tensor x", x) from None
+        raise refused(error, "nonzero", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1607,7 +1607,7 @@ def exp2(x: TensorLike) -> Tensor:
     try:
         handle = _exp2(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "exp2", "Tensor x", x) from None
+        raise refused(error, "exp2", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1628,7 +1628,7 @@ def exp2_(x: Tensor) -> Tensor:
     try:
         status = _exp2_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "exp2_", "destination x", x) from None
+        raise refused(error, "exp2_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1650,7 +1650,7 @@ def expm1(x: TensorLike) -> Tensor:
     try:
         handle = _expm1(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "expm1", "Tensor x", x) from None
+        raise refused(error, "expm1", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1671,7 +1671,7 @@ def expm1_(x: Tensor) -> Tensor:
     try:
         status = _expm1_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "expm1_", "destination x", x) from None
+        raise refused(error, "expm1_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1693,7 +1693,7 @@ def log(x: TensorLike) -> Tensor:
     try:
         handle = _log(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "log", "Tensor x", x) from None
+        raise refused(error, "log", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1714,7 +1714,7 @@ def log_(x: Tensor) -> Tensor:
     try:
         status = _log_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "log_", "destination x", x) from None
+        raise refused(error, "log_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1736,7 +1736,7 @@ def log2(x: TensorLike) -> Tensor:
     try:
         handle = _log2(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "log2", "Tensor x", x) from None
+        raise refused(error, "log2", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1757,7 +1757,7 @@ def log2_(x: Tensor) -> Tensor:
     try:
         status = _log2_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "log2_", "destination x", x) from None
+        raise refused(error, "log2_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1779,7 +1779,7 @@ def log10(x: TensorLike) -> Tensor:
     try:
         handle = _log10(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "log10", "Tensor x", x) from None
+        raise refused(error, "log10", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1800,7 +1800,7 @@ def log10_(x: Tensor) -> Tensor:
     try:
         status = _log10_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "log10_", "destination x", x) from None
+        raise refused(error, "log10_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1822,7 +1822,7 @@ def log1p(x: TensorLike) -> Tensor:
     try:
         handle = _log1p(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "log1p", "Tensor x", x) from None
+        raise refused(error, "log1p", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1843,7 +1843,7 @@ def log1p_(x: Tensor) -> Tensor:
     try:
         status = _log1p_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "log1p_", "destination x", x) from None
+        raise refused(error, "log1p_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1865,7 +1865,7 @@ def sin(x: TensorLike) -> Tensor:
     try:
         handle = _sin(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "sin", "Tensor x", x) from None
+        raise refused(error, "sin", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1886,7 +1886,7 @@ def sin_(x: Tensor) -> Tensor:
     try:
         status = _sin_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "sin_", "destination x", x) from None
+        raise refused(error, "sin_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1908,7 +1908,7 @@ def cos(x: TensorLike) -> Tensor:
     try:
         handle = _cos(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "cos", "Tensor x", x) from None
+        raise refused(error, "cos", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1929,7 +1929,7 @@ def cos_(x: Tensor) -> Tensor:
     try:
         status = _cos_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "cos_", "destination x", x) from None
+        raise refused(error, "cos_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1951,7 +1951,7 @@ def tan(x: TensorLike) -> Tensor:
     try:
         handle = _tan(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "tan", "Tensor x", x) from None
+        raise refused(error, "tan", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -1972,7 +1972,7 @@ def tan_(x: Tensor) -> Tensor:
     try:
         status = _tan_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "tan_", "destination x", x) from None
+        raise refused(error, "tan_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -1994,7 +1994,7 @@ def asin(x: TensorLike) -> Tensor:
     try:
         handle = _asin(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "asin", "Tensor x", x) from None
+        raise refused(error, "asin", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2015,7 +2015,7 @@ def asin_(x: Tensor) -> Tensor:
     try:
         status = _asin_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "asin_", "destination x", x) from None
+        raise refused(error, "asin_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2037,7 +2037,7 @@ def acos(x: TensorLike) -> Tensor:
     try:
         handle = _acos(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "acos", "Tensor x", x) from None
+        raise refused(error, "acos", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2058,7 +2058,7 @@ def acos_(x: Tensor) -> Tensor:
     try:
         status = _acos_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "acos_", "destination x", x) from None
+        raise refused(error, "acos_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2080,7 +2080,7 @@ def atan(x: TensorLike) -> Tensor:
     try:
         handle = _atan(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "atan", "Tensor x", x) from None
+        raise refused(error, "atan", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2101,7 +2101,7 @@ def atan_(x: Tensor) -> Tensor:
     try:
         status = _atan_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "atan_", "destination x", x) from None
+        raise refused(error, "atan_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2123,7 +2123,7 @@ def sinh(x: TensorLike) -> Tensor:
     try:
         handle = _sinh(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "sinh", "Tensor x", x) from None
+        raise refused(error, "sinh", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2144,7 +2144,7 @@ def sinh_(x: Tensor) -> Tensor:
     try:
         status = _sinh_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "sinh_", "destination x", x) from None
+        raise refused(error, "sinh_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2166,7 +2166,7 @@ def cosh(x: TensorLike) -> Tensor:
     try:
         handle = _cosh(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "cosh", "Tensor x", x) from None
+        raise refused(error, "cosh", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2187,7 +2187,7 @@ def cosh_(x: Tensor) -> Tensor:
     try:
         status = _cosh_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "cosh_", "destination x", x) from None
+        raise refused(error, "cosh_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2209,7 +2209,7 @@ def asinh(x: TensorLike) -> Tensor:
     try:
         handle = _asinh(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "asinh", "Tensor x", x) from None
+        raise refused(error, "asinh", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2230,7 +2230,7 @@ def asinh_(x: Tensor) -> Tensor:
     try:
         status = _asinh_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "asinh_", "destination x", x) from None
+        raise refused(error, "asinh_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2252,7 +2252,7 @@ def acosh(x: TensorLike) -> Tensor:
     try:
         handle = _acosh(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "acosh", "Tensor x", x) from None
+        raise refused(error, "acosh", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2273,7 +2273,7 @@ def acosh_(x: Tensor) -> Tensor:
     try:
         status = _acosh_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "acosh_", "destination x", x) from None
+        raise refused(error, "acosh_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2295,7 +2295,7 @@ def atanh(x: TensorLike) -> Tensor:
     try:
         handle = _atanh(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "atanh", "Tensor x", x) from None
+        raise refused(error, "atanh", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2316,7 +2316,7 @@ def atanh_(x: Tensor) -> Tensor:
     try:
         status = _atanh_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "atanh_", "destination x", x) from None
+        raise refused(error, "atanh_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2338,7 +2338,7 @@ def erf(x: TensorLike) -> Tensor:
     try:
         handle = _erf(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "erf", "Tensor x", x) from None
+        raise refused(error, "erf", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2359,7 +2359,7 @@ def erf_(x: Tensor) -> Tensor:
     try:
         status = _erf_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "erf_", "destination x", x) from None
+        raise refused(error, "erf_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2381,7 +2381,7 @@ def erfc(x: TensorLike) -> Tensor:
     try:
         handle = _erfc(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "erfc", "Tensor x", x) from None
+        raise refused(error, "erfc", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2402,7 +2402,7 @@ def erfc_(x: Tensor) -> Tensor:
     try:
         status = _erfc_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "erfc_", "destination x", x) from None
+        raise refused(error, "erfc_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2424,7 +2424,7 @@ def erfinv(x: TensorLike) -> Tensor:
     try:
         handle = _erfinv(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "erfinv", "Tensor x", x) from None
+        raise refused(error, "erfinv", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2445,7 +2445,7 @@ def erfinv_(x: Tensor) -> Tensor:
     try:
         status = _erfinv_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "erfinv_", "destination x", x) from None
+        raise refused(error, "erfinv_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2467,7 +2467,7 @@ def lgamma(x: TensorLike) -> Tensor:
     try:
         handle = _lgamma(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "lgamma", "Tensor x", x) from None
+        raise refused(error, "lgamma", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2488,7 +2488,7 @@ def lgamma_(x: Tensor) -> Tensor:
     try:
         status = _lgamma_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "lgamma_", "destination x", x) from None
+        raise refused(error, "lgamma_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2510,7 +2510,7 @@ def sqrt(x: TensorLike) -> Tensor:
     try:
         handle = _sqrt(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "sqrt", "Tensor x", x) from None
+        raise refused(error, "sqrt", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2531,7 +2531,7 @@ def sqrt_(x: Tensor) -> Tensor:
     try:
         status = _sqrt_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "sqrt_", "destination x", x) from None
+        raise refused(error, "sqrt_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2553,7 +2553,7 @@ def rsqrt(x: TensorLike) -> Tensor:
     try:
         handle = _rsqrt(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "rsqrt", "Tensor x", x) from None
+        raise refused(error, "rsqrt", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2574,7 +2574,7 @@ def rsqrt_(x: Tensor) -> Tensor:
     try:
         status = _rsqrt_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "rsqrt_", "destination x", x) from None
+        raise refused(error, "rsqrt_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2596,7 +2596,7 @@ def reciprocal(x: TensorLike) -> Tensor:
     try:
         handle = _reciprocal(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "reciprocal", "Tensor x", x) from None
+        raise refused(error, "reciprocal", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2617,7 +2617,7 @@ def reciprocal_(x: Tensor) -> Tensor:
     try:
         status = _reciprocal_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "reciprocal_", "destination x", x) from None
+        raise refused(error, "reciprocal_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2639,7 +2639,7 @@ def sigmoid(x: TensorLike) -> Tensor:
     try:
         handle = _sigmoid(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "sigmoid", "Tensor x", x) from None
+        raise refused(error, "sigmoid", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2660,7 +2660,7 @@ def sigmoid_(x: Tensor) -> Tensor:
     try:
         status = _sigmoid_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "sigmoid_", "destination x", x) from None
+        raise refused(error, "sigmoid_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2685,7 +2685,7 @@ def neg(x: TensorLike) -> Tensor:
     try:
         handle = _neg(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "neg", "Tensor x", x) from None
+        raise refused(error, "neg", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2706,7 +2706,7 @@ def neg_(x: Tensor) -> Tensor:
     try:
         status = _neg_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "neg_", "destination x", x) from None
+        raise refused(error, "neg_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2728,7 +2728,7 @@ def sign(x: TensorLike) -> Tensor:
     try:
         handle = _sign(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "sign", "Tensor x", x) from None
+        raise refused(error, "sign", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2749,7 +2749,7 @@ def sign_(x: Tensor) -> Tensor:
     try:
         status = _sign_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "sign_", "destination x", x) from None
+        raise refused(error, "sign_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2774,7 +2774,7 @@ def square(x: TensorLike) -> Tensor:
     try:
         handle = _square(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "square", "Tensor x", x) from None
+        raise refused(error, "square", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2795,7 +2795,7 @@ def square_(x: Tensor) -> Tensor:
     try:
         status = _square_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "square_", "destination x", x) from None
+        raise refused(error, "square_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2820,7 +2820,7 @@ def floor(x: TensorLike) -> Tensor:
     try:
         handle = _floor(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "floor", "Tensor x", x) from None
+        raise refused(error, "floor", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2841,7 +2841,7 @@ def floor_(x: Tensor) -> Tensor:
     try:
         status = _floor_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "floor_", "destination x", x) from None
+        raise refused(error, "floor_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2866,7 +2866,7 @@ def ceil(x: TensorLike) -> Tensor:
     try:
         handle = _ceil(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "ceil", "Tensor x", x) from None
+        raise refused(error, "ceil", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2887,7 +2887,7 @@ def ceil_(x: Tensor) -> Tensor:
     try:
         status = _ceil_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "ceil_", "destination x", x) from None
+        raise refused(error, "ceil_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2912,7 +2912,7 @@ def round(x: TensorLike) -> Tensor:
     try:
         handle = _round(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "round", "Tensor x", x) from None
+        raise refused(error, "round", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2933,7 +2933,7 @@ def round_(x: Tensor) -> Tensor:
     try:
         status = _round_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "round_", "destination x", x) from None
+        raise refused(error, "round_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -2958,7 +2958,7 @@ def trunc(x: TensorLike) -> Tensor:
     try:
         handle = _trunc(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "trunc", "Tensor x", x) from None
+        raise refused(error, "trunc", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -2979,7 +2979,7 @@ def trunc_(x: Tensor) -> Tensor:
     try:
         status = _trunc_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "trunc_", "destination x", x) from None
+        raise refused(error, "trunc_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3004,7 +3004,7 @@ def frac(x: TensorLike) -> Tensor:
     try:
         handle = _frac(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "frac", "Tensor x", x) from None
+        raise refused(error, "frac", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3025,7 +3025,7 @@ def frac_(x: Tensor) -> Tensor:
     try:
         status = _frac_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "frac_", "destination x", x) from None
+        raise refused(error, "frac_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3053,7 +3053,7 @@ def nan_to_num(x: TensorLike, nan: float = 0.0, posinf: float | None = None, neg
     try:
         handle = _nan_to_num(x._handle if type(x) is Tensor else operand(x), nan, optional_float(posinf), optional_float(neginf))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "nan_to_num", "Tensor x, float nan, float? posinf, float? neginf", x, nan, posinf, neginf) from None
+        raise refused(error, "nan_to_num", "Tensor x, float nan, float? posinf, float? neginf", x, nan, posinf, neginf)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3074,7 +3074,7 @@ def nan_to_num_(x: Tensor, nan: float = 0.0, posinf: float | None = None, neginf
     try:
         status = _nan_to_num_(x._handle if type(x) is Tensor else destination(x), nan, optional_float(posinf), optional_float(neginf))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "nan_to_num_", "destination x, float nan, float? posinf, float? neginf", x, nan, posinf, neginf) from None
+        raise refused(error, "nan_to_num_", "destination x, float nan, float? posinf, float? neginf", x, nan, posinf, neginf)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3099,7 +3099,7 @@ def bitwise_not(x: TensorLike) -> Tensor:
     try:
         handle = _bitwise_not(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "bitwise_not", "Tensor x", x) from None
+        raise refused(error, "bitwise_not", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3120,7 +3120,7 @@ def bitwise_not_(x: Tensor) -> Tensor:
     try:
         status = _bitwise_not_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "bitwise_not_", "destination x", x) from None
+        raise refused(error, "bitwise_not_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3142,7 +3142,7 @@ def logical_not(x: TensorLike) -> Tensor:
     try:
         handle = _logical_not(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "logical_not", "Tensor x", x) from None
+        raise refused(error, "logical_not", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3166,7 +3166,7 @@ def isnan(x: TensorLike) -> Tensor:
     try:
         handle = _isnan(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "isnan", "Tensor x", x) from None
+        raise refused(error, "isnan", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3190,7 +3190,7 @@ def isinf(x: TensorLike) -> Tensor:
     try:
         handle = _isinf(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "isinf", "Tensor x", x) from None
+        raise refused(error, "isinf", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3214,7 +3214,7 @@ def isfinite(x: TensorLike) -> Tensor:
     try:
         handle = _isfinite(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "isfinite", "Tensor x", x) from None
+        raise refused(error, "isfinite", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3238,7 +3238,7 @@ def isposinf(x: TensorLike) -> Tensor:
     try:
         handle = _isposinf(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "isposinf", "Tensor x", x) from None
+        raise refused(error, "isposinf", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3262,7 +3262,7 @@ def isneginf(x: TensorLike) -> Tensor:
     try:
         handle = _isneginf(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "isneginf", "Tensor x", x) from None
+        raise refused(error, "isneginf", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3286,7 +3286,7 @@ def signbit(x: TensorLike) -> Tensor:
     try:
         handle = _signbit(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "signbit", "Tensor x", x) from None
+        raise refused(error, "signbit", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3313,7 +3313,7 @@ def relu6(x: TensorLike) -> Tensor:
     try:
         handle = _relu6(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "relu6", "Tensor x", x) from None
+        raise refused(error, "relu6", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3334,7 +3334,7 @@ def relu6_(x: Tensor) -> Tensor:
     try:
         status = _relu6_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "relu6_", "destination x", x) from None
+        raise refused(error, "relu6_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3361,7 +3361,7 @@ def hardtanh(x: TensorLike, min_val: float = -1.0, max_val: float = 1.0) -> Tens
     try:
         handle = _hardtanh(x._handle if type(x) is Tensor else operand(x), min_val, max_val)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "hardtanh", "Tensor x, float min_val, float max_val", x, min_val, max_val) from None
+        raise refused(error, "hardtanh", "Tensor x, float min_val, float max_val", x, min_val, max_val)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3382,7 +3382,7 @@ def hardtanh_(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     try:
         status = _hardtanh_(x._handle if type(x) is Tensor else destination(x), min_val, max_val)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "hardtanh_", "destination x, float min_val, float max_val", x, min_val, max_val) from None
+        raise refused(error, "hardtanh_", "destination x, float min_val, float max_val", x, min_val, max_val)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3407,7 +3407,7 @@ def hardsigmoid(x: TensorLike) -> Tensor:
     try:
         handle = _hardsigmoid(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "hardsigmoid", "Tensor x", x) from None
+        raise refused(error, "hardsigmoid", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3428,7 +3428,7 @@ def hardsigmoid_(x: Tensor) -> Tensor:
     try:
         status = _hardsigmoid_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "hardsigmoid_", "destination x", x) from None
+        raise refused(error, "hardsigmoid_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3453,7 +3453,7 @@ def hardswish(x: TensorLike) -> Tensor:
     try:
         handle = _hardswish(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "hardswish", "Tensor x", x) from None
+        raise refused(error, "hardswish", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3474,7 +3474,7 @@ def hardswish_(x: Tensor) -> Tensor:
     try:
         status = _hardswish_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "hardswish_", "destination x", x) from None
+        raise refused(error, "hardswish_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3500,7 +3500,7 @@ def leaky_relu(x: TensorLike, negative_slope: float = 0.01) -> Tensor:
     try:
         handle = _leaky_relu(x._handle if type(x) is Tensor else operand(x), negative_slope)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "leaky_relu", "Tensor x, float negative_slope", x, negative_slope) from None
+        raise refused(error, "leaky_relu", "Tensor x, float negative_slope", x, negative_slope)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3521,7 +3521,7 @@ def leaky_relu_(x: Tensor, negative_slope: float = 0.01) -> Tensor:
     try:
         status = _leaky_relu_(x._handle if type(x) is Tensor else destination(x), negative_slope)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "leaky_relu_", "destination x, float negative_slope", x, negative_slope) from None
+        raise refused(error, "leaky_relu_", "destination x, float negative_slope", x, negative_slope)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3547,7 +3547,7 @@ def elu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     try:
         handle = _elu(x._handle if type(x) is Tensor else operand(x), alpha)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "elu", "Tensor x, float alpha", x, alpha) from None
+        raise refused(error, "elu", "Tensor x, float alpha", x, alpha)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3568,7 +3568,7 @@ def elu_(x: Tensor, alpha: float = 1.0) -> Tensor:
     try:
         status = _elu_(x._handle if type(x) is Tensor else destination(x), alpha)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "elu_", "destination x, float alpha", x, alpha) from None
+        raise refused(error, "elu_", "destination x, float alpha", x, alpha)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3594,7 +3594,7 @@ def celu(x: TensorLike, alpha: float = 1.0) -> Tensor:
     try:
         handle = _celu(x._handle if type(x) is Tensor else operand(x), alpha)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "celu", "Tensor x, float alpha", x, alpha) from None
+        raise refused(error, "celu", "Tensor x, float alpha", x, alpha)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3615,7 +3615,7 @@ def celu_(x: Tensor, alpha: float = 1.0) -> Tensor:
     try:
         status = _celu_(x._handle if type(x) is Tensor else destination(x), alpha)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "celu_", "destination x, float alpha", x, alpha) from None
+        raise refused(error, "celu_", "destination x, float alpha", x, alpha)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3640,7 +3640,7 @@ def selu(x: TensorLike) -> Tensor:
     try:
         handle = _selu(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "selu", "Tensor x", x) from None
+        raise refused(error, "selu", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3661,7 +3661,7 @@ def selu_(x: Tensor) -> Tensor:
     try:
         status = _selu_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "selu_", "destination x", x) from None
+        raise refused(error, "selu_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3687,7 +3687,7 @@ def gelu(x: TensorLike, approximate: Literal["none", "tanh"] = "none") -> Tensor
     try:
         handle = _gelu(x._handle if type(x) is Tensor else operand(x), choice("gelu", "approximate", approximate, GELUFORM))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "gelu", "Tensor x, enum approximate", x, approximate) from None
+        raise refused(error, "gelu", "Tensor x, enum approximate", x, approximate)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3708,7 +3708,7 @@ def gelu_(x: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
     try:
         status = _gelu_(x._handle if type(x) is Tensor else destination(x), choice("gelu_", "approximate", approximate, GELUFORM))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "gelu_", "destination x, enum approximate", x, approximate) from None
+        raise refused(error, "gelu_", "destination x, enum approximate", x, approximate)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3733,7 +3733,7 @@ def silu(x: TensorLike) -> Tensor:
     try:
         handle = _silu(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "silu", "Tensor x", x) from None
+        raise refused(error, "silu", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3754,7 +3754,7 @@ def silu_(x: Tensor) -> Tensor:
     try:
         status = _silu_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "silu_", "destination x", x) from None
+        raise refused(error, "silu_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3781,7 +3781,7 @@ def softplus(x: TensorLike, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     try:
         handle = _softplus(x._handle if type(x) is Tensor else operand(x), beta, threshold)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "softplus", "Tensor x, float beta, float threshold", x, beta, threshold) from None
+        raise refused(error, "softplus", "Tensor x, float beta, float threshold", x, beta, threshold)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3802,7 +3802,7 @@ def softplus_(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     try:
         status = _softplus_(x._handle if type(x) is Tensor else destination(x), beta, threshold)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "softplus_", "destination x, float beta, float threshold", x, beta, threshold) from None
+        raise refused(error, "softplus_", "destination x, float beta, float threshold", x, beta, threshold)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3827,7 +3827,7 @@ def logsigmoid(x: TensorLike) -> Tensor:
     try:
         handle = _logsigmoid(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "logsigmoid", "Tensor x", x) from None
+        raise refused(error, "logsigmoid", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3848,7 +3848,7 @@ def logsigmoid_(x: Tensor) -> Tensor:
     try:
         status = _logsigmoid_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "logsigmoid_", "destination x", x) from None
+        raise refused(error, "logsigmoid_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3873,7 +3873,7 @@ def mish(x: TensorLike) -> Tensor:
     try:
         handle = _mish(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "mish", "Tensor x", x) from None
+        raise refused(error, "mish", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3894,7 +3894,7 @@ def mish_(x: Tensor) -> Tensor:
     try:
         status = _mish_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "mish_", "destination x", x) from None
+        raise refused(error, "mish_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3919,7 +3919,7 @@ def softsign(x: TensorLike) -> Tensor:
     try:
         handle = _softsign(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "softsign", "Tensor x", x) from None
+        raise refused(error, "softsign", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3940,7 +3940,7 @@ def softsign_(x: Tensor) -> Tensor:
     try:
         status = _softsign_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "softsign_", "destination x", x) from None
+        raise refused(error, "softsign_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -3965,7 +3965,7 @@ def tanhshrink(x: TensorLike) -> Tensor:
     try:
         handle = _tanhshrink(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "tanhshrink", "Tensor x", x) from None
+        raise refused(error, "tanhshrink", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -3986,7 +3986,7 @@ def tanhshrink_(x: Tensor) -> Tensor:
     try:
         status = _tanhshrink_(x._handle if type(x) is Tensor else destination(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "tanhshrink_", "destination x", x) from None
+        raise refused(error, "tanhshrink_", "destination x", x)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4012,7 +4012,7 @@ def hardshrink(x: TensorLike, lambd: float = 0.5) -> Tensor:
     try:
         handle = _hardshrink(x._handle if type(x) is Tensor else operand(x), lambd)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "hardshrink", "Tensor x, float lambd", x, lambd) from None
+        raise refused(error, "hardshrink", "Tensor x, float lambd", x, lambd)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4033,7 +4033,7 @@ def hardshrink_(x: Tensor, lambd: float = 0.5) -> Tensor:
     try:
         status = _hardshrink_(x._handle if type(x) is Tensor else destination(x), lambd)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "hardshrink_", "destination x, float lambd", x, lambd) from None
+        raise refused(error, "hardshrink_", "destination x, float lambd", x, lambd)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4059,7 +4059,7 @@ def softshrink(x: TensorLike, lambd: float = 0.5) -> Tensor:
     try:
         handle = _softshrink(x._handle if type(x) is Tensor else operand(x), lambd)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "softshrink", "Tensor x, float lambd", x, lambd) from None
+        raise refused(error, "softshrink", "Tensor x, float lambd", x, lambd)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4080,7 +4080,7 @@ def softshrink_(x: Tensor, lambd: float = 0.5) -> Tensor:
     try:
         status = _softshrink_(x._handle if type(x) is Tensor else destination(x), lambd)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "softshrink_", "destination x, float lambd", x, lambd) from None
+        raise refused(error, "softshrink_", "destination x, float lambd", x, lambd)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4107,7 +4107,7 @@ def threshold(x: TensorLike, threshold: float, value: float) -> Tensor:
     try:
         handle = _threshold(x._handle if type(x) is Tensor else operand(x), threshold, value)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "threshold", "Tensor x, float threshold, float value", x, threshold, value) from None
+        raise refused(error, "threshold", "Tensor x, float threshold, float value", x, threshold, value)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4128,7 +4128,7 @@ def threshold_(x: Tensor, threshold: float, value: float) -> Tensor:
     try:
         status = _threshold_(x._handle if type(x) is Tensor else destination(x), threshold, value)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "threshold_", "destination x, float threshold, float value", x, threshold, value) from None
+        raise refused(error, "threshold_", "destination x, float threshold, float value", x, threshold, value)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4154,7 +4154,7 @@ def minimum(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _minimum(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "minimum", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "minimum", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4175,7 +4175,7 @@ def minimum_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _minimum_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "minimum_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "minimum_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4201,7 +4201,7 @@ def fmax(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _fmax(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "fmax", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "fmax", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4222,7 +4222,7 @@ def fmax_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _fmax_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "fmax_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "fmax_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4248,7 +4248,7 @@ def fmin(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _fmin(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "fmin", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "fmin", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4269,7 +4269,7 @@ def fmin_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _fmin_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "fmin_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "fmin_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4297,7 +4297,7 @@ def floor_divide(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _floor_divide(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "floor_divide", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "floor_divide", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4318,7 +4318,7 @@ def floor_divide_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _floor_divide_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "floor_divide_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "floor_divide_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4346,7 +4346,7 @@ def trunc_divide(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _trunc_divide(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "trunc_divide", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "trunc_divide", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4367,7 +4367,7 @@ def trunc_divide_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _trunc_divide_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "trunc_divide_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "trunc_divide_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4395,7 +4395,7 @@ def remainder(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _remainder(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "remainder", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "remainder", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4416,7 +4416,7 @@ def remainder_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _remainder_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "remainder_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "remainder_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4444,7 +4444,7 @@ def fmod(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _fmod(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "fmod", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "fmod", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4465,7 +4465,7 @@ def fmod_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _fmod_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "fmod_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "fmod_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4492,7 +4492,7 @@ def pow(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _pow(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "pow", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "pow", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4513,7 +4513,7 @@ def pow_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _pow_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "pow_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "pow_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4539,7 +4539,7 @@ def atan2(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _atan2(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "atan2", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "atan2", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4560,7 +4560,7 @@ def atan2_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _atan2_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "atan2_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "atan2_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4586,7 +4586,7 @@ def hypot(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _hypot(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "hypot", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "hypot", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4607,7 +4607,7 @@ def hypot_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _hypot_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "hypot_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "hypot_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4633,7 +4633,7 @@ def copysign(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _copysign(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "copysign", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "copysign", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4654,7 +4654,7 @@ def copysign_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _copysign_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "copysign_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "copysign_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4680,7 +4680,7 @@ def logaddexp(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _logaddexp(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "logaddexp", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "logaddexp", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4701,7 +4701,7 @@ def logaddexp_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _logaddexp_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "logaddexp_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "logaddexp_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4728,7 +4728,7 @@ def bitwise_and(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _bitwise_and(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "bitwise_and", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "bitwise_and", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4749,7 +4749,7 @@ def bitwise_and_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _bitwise_and_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "bitwise_and_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "bitwise_and_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4776,7 +4776,7 @@ def bitwise_or(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _bitwise_or(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "bitwise_or", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "bitwise_or", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4797,7 +4797,7 @@ def bitwise_or_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _bitwise_or_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "bitwise_or_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "bitwise_or_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4824,7 +4824,7 @@ def bitwise_xor(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _bitwise_xor(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "bitwise_xor", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "bitwise_xor", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4845,7 +4845,7 @@ def bitwise_xor_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _bitwise_xor_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "bitwise_xor_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "bitwise_xor_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4872,7 +4872,7 @@ def left_shift(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _left_shift(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "left_shift", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "left_shift", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4893,7 +4893,7 @@ def left_shift_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _left_shift_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "left_shift_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "left_shift_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4920,7 +4920,7 @@ def right_shift(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _right_shift(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "right_shift", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "right_shift", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4941,7 +4941,7 @@ def right_shift_(a: Tensor, b: TensorLike) -> Tensor:
     try:
         status = _right_shift_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "right_shift_", "destination a, Tensor b", a, b) from None
+        raise refused(error, "right_shift_", "destination a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -4969,7 +4969,7 @@ def lerp(a: TensorLike, b: TensorLike, weight: TensorLike) -> Tensor:
     try:
         handle = _lerp(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), weight._handle if type(weight) is Tensor else operand(weight))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "lerp", "Tensor a, Tensor b, Tensor weight", a, b, weight) from None
+        raise refused(error, "lerp", "Tensor a, Tensor b, Tensor weight", a, b, weight)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -4990,7 +4990,7 @@ def lerp_(a: Tensor, b: TensorLike, weight: TensorLike) -> Tensor:
     try:
         status = _lerp_(a._handle if type(a) is Tensor else destination(a), b._handle if type(b) is Tensor else operand(b), weight._handle if type(weight) is Tensor else operand(weight))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "lerp_", "destination a, Tensor b, Tensor weight", a, b, weight) from None
+        raise refused(error, "lerp_", "destination a, Tensor b, Tensor weight", a, b, weight)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -5016,7 +5016,7 @@ def eq(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _eq(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "eq", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "eq", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5044,7 +5044,7 @@ def ne(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _ne(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "ne", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "ne", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5072,7 +5072,7 @@ def lt(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _lt(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "lt", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "lt", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5100,7 +5100,7 @@ def le(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _le(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "le", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "le", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5128,7 +5128,7 @@ def gt(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _gt(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "gt", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "gt", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5156,7 +5156,7 @@ def ge(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _ge(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "ge", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "ge", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5184,7 +5184,7 @@ def logical_and(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _logical_and(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "logical_and", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "logical_and", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5212,7 +5212,7 @@ def logical_or(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _logical_or(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "logical_or", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "logical_or", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5240,7 +5240,7 @@ def logical_xor(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _logical_xor(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "logical_xor", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "logical_xor", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5270,7 +5270,7 @@ def where(condition: TensorLike, a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _where(condition._handle if type(condition) is Tensor else operand(condition), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "where", "Tensor condition, Tensor a, Tensor b", condition, a, b) from None
+        raise refused(error, "where", "Tensor condition, Tensor a, Tensor b", condition, a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5301,7 +5301,7 @@ def prod(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool =
     try:
         handle = _prod(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim, dtype_code(dtype))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "prod", "Tensor x, int[]? dims, bool keepdim, dtype? dtype", x, dims, keepdim, dtype) from None
+        raise refused(error, "prod", "Tensor x, int[]? dims, bool keepdim, dtype? dtype", x, dims, keepdim, dtype)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5334,7 +5334,7 @@ def var(x: TensorLike, dims: int | Sequence[int] | None = None, correction: int 
     try:
         handle = _var(x._handle if type(x) is Tensor else operand(x), *int_list(dims), as_int(correction), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "var", "Tensor x, int[]? dims, int correction, bool keepdim", x, dims, correction, keepdim) from None
+        raise refused(error, "var", "Tensor x, int[]? dims, int correction, bool keepdim", x, dims, correction, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5366,7 +5366,7 @@ def std(x: TensorLike, dims: int | Sequence[int] | None = None, correction: int 
     try:
         handle = _std(x._handle if type(x) is Tensor else operand(x), *int_list(dims), as_int(correction), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "std", "Tensor x, int[]? dims, int correction, bool keepdim", x, dims, correction, keepdim) from None
+        raise refused(error, "std", "Tensor x, int[]? dims, int correction, bool keepdim", x, dims, correction, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5399,7 +5399,7 @@ def norm(x: TensorLike, p: float = 2.0, dims: int | Sequence[int] | None = None,
     try:
         handle = _norm(x._handle if type(x) is Tensor else operand(x), p, *int_list(dims), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "norm", "Tensor x, float p, int[]? dims, bool keepdim", x, p, dims, keepdim) from None
+        raise refused(error, "norm", "Tensor x, float p, int[]? dims, bool keepdim", x, p, dims, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5429,7 +5429,7 @@ def amin(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool =
     try:
         handle = _amin(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "amin", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
+        raise refused(error, "amin", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5467,7 +5467,7 @@ def max_dim(x: TensorLike, dim: int, keepdim: bool = False) -> MaxDimResult:
     try:
         status = _max_dim(x._handle if type(x) is Tensor else operand(x), as_int(dim), keepdim, outputs)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "max_dim", "Tensor x, int dim, bool keepdim", x, dim, keepdim) from None
+        raise refused(error, "max_dim", "Tensor x, int dim, bool keepdim", x, dim, keepdim)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -5503,7 +5503,7 @@ def min_dim(x: TensorLike, dim: int, keepdim: bool = False) -> MinDimResult:
     try:
         status = _min_dim(x._handle if type(x) is Tensor else operand(x), as_int(dim), keepdim, outputs)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "min_dim", "Tensor x, int dim, bool keepdim", x, dim, keepdim) from None
+        raise refused(error, "min_dim", "Tensor x, int dim, bool keepdim", x, dim, keepdim)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -5532,7 +5532,7 @@ def argmin(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool
     try:
         handle = _argmin(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "argmin", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
+        raise refused(error, "argmin", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5563,7 +5563,7 @@ def logsumexp(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: b
     try:
         handle = _logsumexp(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "logsumexp", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
+        raise refused(error, "logsumexp", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5593,7 +5593,7 @@ def any(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = 
     try:
         handle = _any(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "any", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
+        raise refused(error, "any", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5623,7 +5623,7 @@ def all(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool = 
     try:
         handle = _all(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "all", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
+        raise refused(error, "all", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5653,7 +5653,7 @@ def count_nonzero(x: TensorLike, dims: int | Sequence[int] | None = None, keepdi
     try:
         handle = _count_nonzero(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "count_nonzero", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
+        raise refused(error, "count_nonzero", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5682,7 +5682,7 @@ def log_softmax(x: TensorLike, dim: int = -1) -> Tensor:
     try:
         handle = _log_softmax(x._handle if type(x) is Tensor else operand(x), as_int(dim))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "log_softmax", "Tensor x, int dim", x, dim) from None
+        raise refused(error, "log_softmax", "Tensor x, int dim", x, dim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5711,7 +5711,7 @@ def softmin(x: TensorLike, dim: int = -1) -> Tensor:
     try:
         handle = _softmin(x._handle if type(x) is Tensor else operand(x), as_int(dim))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "softmin", "Tensor x, int dim", x, dim) from None
+        raise refused(error, "softmin", "Tensor x, int dim", x, dim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5740,7 +5740,7 @@ def cumsum(x: TensorLike, dim: int, dtype: DType | None = None) -> Tensor:
     try:
         handle = _cumsum(x._handle if type(x) is Tensor else operand(x), as_int(dim), dtype_code(dtype))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "cumsum", "Tensor x, int dim, dtype? dtype", x, dim, dtype) from None
+        raise refused(error, "cumsum", "Tensor x, int dim, dtype? dtype", x, dim, dtype)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5769,7 +5769,7 @@ def cumprod(x: TensorLike, dim: int, dtype: DType | None = None) -> Tensor:
     try:
         handle = _cumprod(x._handle if type(x) is Tensor else operand(x), as_int(dim), dtype_code(dtype))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "cumprod", "Tensor x, int dim, dtype? dtype", x, dim, dtype) from None
+        raise refused(error, "cumprod", "Tensor x, int dim, dtype? dtype", x, dim, dtype)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5805,7 +5805,7 @@ def cummax(x: TensorLike, dim: int) -> CummaxResult:
     try:
         status = _cummax(x._handle if type(x) is Tensor else operand(x), as_int(dim), outputs)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "cummax", "Tensor x, int dim", x, dim) from None
+        raise refused(error, "cummax", "Tensor x, int dim", x, dim)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -5839,7 +5839,7 @@ def cummin(x: TensorLike, dim: int) -> CumminResult:
     try:
         status = _cummin(x._handle if type(x) is Tensor else operand(x), as_int(dim), outputs)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "cummin", "Tensor x, int dim", x, dim) from None
+        raise refused(error, "cummin", "Tensor x, int dim", x, dim)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -5866,7 +5866,7 @@ def logcumsumexp(x: TensorLike, dim: int) -> Tensor:
     try:
         handle = _logcumsumexp(x._handle if type(x) is Tensor else operand(x), as_int(dim))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "logcumsumexp", "Tensor x, int dim", x, dim) from None
+        raise refused(error, "logcumsumexp", "Tensor x, int dim", x, dim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5904,7 +5904,7 @@ def sort(x: TensorLike, dim: int = -1, descending: bool = False) -> SortResult:
     try:
         status = _sort(x._handle if type(x) is Tensor else operand(x), as_int(dim), descending, outputs)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "sort", "Tensor x, int dim, bool descending", x, dim, descending) from None
+        raise refused(error, "sort", "Tensor x, int dim, bool descending", x, dim, descending)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -5932,7 +5932,7 @@ def argsort(x: TensorLike, dim: int = -1, descending: bool = False) -> Tensor:
     try:
         handle = _argsort(x._handle if type(x) is Tensor else operand(x), as_int(dim), descending)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "argsort", "Tensor x, int dim, bool descending", x, dim, descending) from None
+        raise refused(error, "argsort", "Tensor x, int dim, bool descending", x, dim, descending)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -5973,7 +5973,7 @@ def topk(x: TensorLike, k: int, dim: int = -1, largest: bool = True, sorted: boo
     try:
         status = _topk(x._handle if type(x) is Tensor else operand(x), as_int(k), as_int(dim), largest, sorted, outputs)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "topk", "Tensor x, int k, int dim, bool largest, bool sorted", x, k, dim, largest, sorted) from None
+        raise refused(error, "topk", "Tensor x, int k, int dim, bool largest, bool sorted", x, k, dim, largest, sorted)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -6010,7 +6010,7 @@ def kthvalue(x: TensorLike, k: int, dim: int = -1, keepdim: bool = False) -> Kth
     try:
         status = _kthvalue(x._handle if type(x) is Tensor else operand(x), as_int(k), as_int(dim), keepdim, outputs)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "kthvalue", "Tensor x, int k, int dim, bool keepdim", x, k, dim, keepdim) from None
+        raise refused(error, "kthvalue", "Tensor x, int k, int dim, bool keepdim", x, k, dim, keepdim)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -6037,7 +6037,7 @@ def unique(x: TensorLike) -> Tensor:
     try:
         handle = _unique(x._handle if type(x) is Tensor else operand(x))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "unique", "Tensor x", x) from None
+        raise refused(error, "unique", "Tensor x", x)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6067,7 +6067,7 @@ def searchsorted(sorted: TensorLike, values: TensorLike, right: bool = False) ->
     try:
         handle = _searchsorted(sorted._handle if type(sorted) is Tensor else operand(sorted), values._handle if type(values) is Tensor else operand(values), right)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "searchsorted", "Tensor sorted, Tensor values, bool right", sorted, values, right) from None
+        raise refused(error, "searchsorted", "Tensor sorted, Tensor values, bool right", sorted, values, right)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6102,7 +6102,7 @@ def bincount(x: TensorLike, weights: TensorLike | None = None, minlength: int = 
     try:
         handle = _bincount(x._handle if type(x) is Tensor else operand(x), NULL if weights is None else operand(weights), as_int(minlength))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "bincount", "Tensor x, Tensor? weights, int minlength", x, weights, minlength) from None
+        raise refused(error, "bincount", "Tensor x, Tensor? weights, int minlength", x, weights, minlength)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6133,7 +6133,7 @@ def gather(x: TensorLike, dim: int, index: TensorLike) -> Tensor:
     try:
         handle = _gather(x._handle if type(x) is Tensor else operand(x), as_int(dim), index._handle if type(index) is Tensor else operand(index))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "gather", "Tensor x, int dim, Tensor index", x, dim, index) from None
+        raise refused(error, "gather", "Tensor x, int dim, Tensor index", x, dim, index)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6169,7 +6169,7 @@ def scatter(x: TensorLike, dim: int, index: TensorLike, src: TensorLike, reduce:
     try:
         handle = _scatter(x._handle if type(x) is Tensor else operand(x), as_int(dim), index._handle if type(index) is Tensor else operand(index), src._handle if type(src) is Tensor else operand(src), choice("scatter", "reduce", reduce, SCATTERREDUCE), include_self)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "scatter", "Tensor x, int dim, Tensor index, Tensor src, enum reduce, bool include_self", x, dim, index, src, reduce, include_self) from None
+        raise refused(error, "scatter", "Tensor x, int dim, Tensor index, Tensor src, enum reduce, bool include_self", x, dim, index, src, reduce, include_self)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6198,7 +6198,7 @@ def take(x: TensorLike, index: TensorLike) -> Tensor:
     try:
         handle = _take(x._handle if type(x) is Tensor else operand(x), index._handle if type(index) is Tensor else operand(index))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "take", "Tensor x, Tensor index", x, index) from None
+        raise refused(error, "take", "Tensor x, Tensor index", x, index)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6229,7 +6229,7 @@ def index_select(x: TensorLike, dim: int, index: TensorLike) -> Tensor:
     try:
         handle = _index_select(x._handle if type(x) is Tensor else operand(x), as_int(dim), index._handle if type(index) is Tensor else operand(index))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "index_select", "Tensor x, int dim, Tensor index", x, dim, index) from None
+        raise refused(error, "index_select", "Tensor x, int dim, Tensor index", x, dim, index)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6262,7 +6262,7 @@ def index(x: TensorLike, indices: TensorLikes, dims: int | Sequence[int]) -> Ten
         handles, count, indices = operands(indices)
         handle = _index(x._handle if type(x) is Tensor else operand(x), handles, count, *int_list(dims))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "index", "Tensor x, Tensor[] indices, int[] dims", x, indices, dims) from None
+        raise refused(error, "index", "Tensor x, Tensor[] indices, int[] dims", x, indices, dims)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6297,7 +6297,7 @@ def index_put(x: TensorLike, values: TensorLike, indices: TensorLikes, dims: int
         handles, count, indices = operands(indices)
         handle = _index_put(x._handle if type(x) is Tensor else operand(x), values._handle if type(values) is Tensor else operand(values), handles, count, *int_list(dims), accumulate)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "index_put", "Tensor x, Tensor values, Tensor[] indices, int[] dims, bool accumulate", x, values, indices, dims, accumulate) from None
+        raise refused(error, "index_put", "Tensor x, Tensor values, Tensor[] indices, int[] dims, bool accumulate", x, values, indices, dims, accumulate)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6319,7 +6319,7 @@ def index_put_(x: Tensor, values: TensorLike, indices: TensorLikes, dims: int | 
         handles, count, indices = operands(indices)
         status = _index_put_(x._handle if type(x) is Tensor else destination(x), values._handle if type(values) is Tensor else operand(values), handles, count, *int_list(dims), accumulate)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "index_put_", "destination x, Tensor values, Tensor[] indices, int[] dims, bool accumulate", x, values, indices, dims, accumulate) from None
+        raise refused(error, "index_put_", "destination x, Tensor values, Tensor[] indices, int[] dims, bool accumulate", x, values, indices, dims, accumulate)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -6349,7 +6349,7 @@ def masked_select(x: TensorLike, mask: TensorLike) -> Tensor:
     try:
         handle = _masked_select(x._handle if type(x) is Tensor else operand(x), mask._handle if type(mask) is Tensor else operand(mask))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "masked_select", "Tensor x, Tensor mask", x, mask) from None
+        raise refused(error, "masked_select", "Tensor x, Tensor mask", x, mask)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6379,7 +6379,7 @@ def masked_fill(x: TensorLike, mask: TensorLike, value: TensorLike) -> Tensor:
     try:
         handle = _masked_fill(x._handle if type(x) is Tensor else operand(x), mask._handle if type(mask) is Tensor else operand(mask), value._handle if type(value) is Tensor else operand(value))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "masked_fill", "Tensor x, Tensor mask, Tensor value", x, mask, value) from None
+        raise refused(error, "masked_fill", "Tensor x, Tensor mask, Tensor value", x, mask, value)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6400,7 +6400,7 @@ def masked_fill_(x: Tensor, mask: TensorLike, value: TensorLike) -> Tensor:
     try:
         status = _masked_fill_(x._handle if type(x) is Tensor else destination(x), mask._handle if type(mask) is Tensor else operand(mask), value._handle if type(value) is Tensor else operand(value))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "masked_fill_", "destination x, Tensor mask, Tensor value", x, mask, value) from None
+        raise refused(error, "masked_fill_", "destination x, Tensor mask, Tensor value", x, mask, value)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -6428,7 +6428,7 @@ def masked_scatter(x: TensorLike, mask: TensorLike, source: TensorLike) -> Tenso
     try:
         handle = _masked_scatter(x._handle if type(x) is Tensor else operand(x), mask._handle if type(mask) is Tensor else operand(mask), source._handle if type(source) is Tensor else operand(source))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "masked_scatter", "Tensor x, Tensor mask, Tensor source", x, mask, source) from None
+        raise refused(error, "masked_scatter", "Tensor x, Tensor mask, Tensor source", x, mask, source)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6458,7 +6458,7 @@ def embedding(index: TensorLike, weight: TensorLike) -> Tensor:
     try:
         handle = _embedding(index._handle if type(index) is Tensor else operand(index), weight._handle if type(weight) is Tensor else operand(weight))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "embedding", "Tensor index, Tensor weight", index, weight) from None
+        raise refused(error, "embedding", "Tensor index, Tensor weight", index, weight)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6486,7 +6486,7 @@ def expand(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
     try:
         handle = _expand(x._handle if type(x) is Tensor else operand(x), *int_list(shape))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "expand", "Tensor x, int[] shape", x, shape) from None
+        raise refused(error, "expand", "Tensor x, int[] shape", x, shape)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6514,7 +6514,7 @@ def broadcast_to(x: TensorLike, shape: int | Sequence[int]) -> Tensor:
     try:
         handle = _broadcast_to(x._handle if type(x) is Tensor else operand(x), *int_list(shape))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "broadcast_to", "Tensor x, int[] shape", x, shape) from None
+        raise refused(error, "broadcast_to", "Tensor x, int[] shape", x, shape)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6543,7 +6543,7 @@ def transpose(x: TensorLike, dim0: int, dim1: int) -> Tensor:
     try:
         handle = _transpose(x._handle if type(x) is Tensor else operand(x), as_int(dim0), as_int(dim1))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "transpose", "Tensor x, int dim0, int dim1", x, dim0, dim1) from None
+        raise refused(error, "transpose", "Tensor x, int dim0, int dim1", x, dim0, dim1)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6572,7 +6572,7 @@ def squeeze(x: TensorLike, dims: int | Sequence[int] | None = None) -> Tensor:
     try:
         handle = _squeeze(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "squeeze", "Tensor x, int[]? dims", x, dims) from None
+        raise refused(error, "squeeze", "Tensor x, int[]? dims", x, dims)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6600,7 +6600,7 @@ def unsqueeze(x: TensorLike, dim: int) -> Tensor:
     try:
         handle = _unsqueeze(x._handle if type(x) is Tensor else operand(x), as_int(dim))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "unsqueeze", "Tensor x, int dim", x, dim) from None
+        raise refused(error, "unsqueeze", "Tensor x, int dim", x, dim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6630,7 +6630,7 @@ def flatten(x: TensorLike, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     try:
         handle = _flatten(x._handle if type(x) is Tensor else operand(x), as_int(start_dim), as_int(end_dim))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "flatten", "Tensor x, int start_dim, int end_dim", x, start_dim, end_dim) from None
+        raise refused(error, "flatten", "Tensor x, int start_dim, int end_dim", x, start_dim, end_dim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6660,7 +6660,7 @@ def unflatten(x: TensorLike, dim: int, sizes: int | Sequence[int]) -> Tensor:
     try:
         handle = _unflatten(x._handle if type(x) is Tensor else operand(x), as_int(dim), *int_list(sizes))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "unflatten", "Tensor x, int dim, int[] sizes", x, dim, sizes) from None
+        raise refused(error, "unflatten", "Tensor x, int dim, int[] sizes", x, dim, sizes)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6690,7 +6690,7 @@ def movedim(x: TensorLike, source: int | Sequence[int], destination: int | Seque
     try:
         handle = _movedim(x._handle if type(x) is Tensor else operand(x), *int_list(source), *int_list(destination))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "movedim", "Tensor x, int[] source, int[] destination", x, source, destination) from None
+        raise refused(error, "movedim", "Tensor x, int[] source, int[] destination", x, source, destination)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6721,7 +6721,7 @@ def diagonal(x: TensorLike, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     try:
         handle = _diagonal(x._handle if type(x) is Tensor else operand(x), as_int(offset), as_int(dim1), as_int(dim2))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "diagonal", "Tensor x, int offset, int dim1, int dim2", x, offset, dim1, dim2) from None
+        raise refused(error, "diagonal", "Tensor x, int offset, int dim1, int dim2", x, offset, dim1, dim2)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6753,7 +6753,7 @@ def unfold(x: TensorLike, dim: int, size: int, step: int) -> Tensor:
     try:
         handle = _unfold(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(size), as_int(step))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "unfold", "Tensor x, int dim, int size, int step", x, dim, size, step) from None
+        raise refused(error, "unfold", "Tensor x, int dim, int size, int step", x, dim, size, step)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6784,7 +6784,7 @@ def narrow(x: TensorLike, dim: int, start: int, length: int) -> Tensor:
     try:
         handle = _narrow(x._handle if type(x) is Tensor else operand(x), as_int(dim), as_int(start), as_int(length))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "narrow", "Tensor x, int dim, int start, int length", x, dim, start, length) from None
+        raise refused(error, "narrow", "Tensor x, int dim, int start, int length", x, dim, start, length)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6814,7 +6814,7 @@ def view_dtype(x: TensorLike, dtype: DType) -> Tensor:
     try:
         handle = _view_dtype(x._handle if type(x) is Tensor else operand(x), dtype_code(dtype))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "view_dtype", "Tensor x, dtype dtype", x, dtype) from None
+        raise refused(error, "view_dtype", "Tensor x, dtype dtype", x, dtype)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6844,7 +6844,7 @@ def as_strided(x: TensorLike, shape: int | Sequence[int], strides: int | Sequenc
     try:
         handle = _as_strided(x._handle if type(x) is Tensor else operand(x), *int_list(shape), *int_list(strides), optional_int(offset))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "as_strided", "Tensor x, int[] shape, int[] strides, int? offset", x, shape, strides, offset) from None
+        raise refused(error, "as_strided", "Tensor x, int[] shape, int[] strides, int? offset", x, shape, strides, offset)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6874,7 +6874,7 @@ def stack(tensors: TensorLikes, dim: int = 0) -> Tensor:
         handles, count, tensors = operands(tensors)
         handle = _stack(handles, count, as_int(dim))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "stack", "Tensor[] tensors, int dim", tensors, dim) from None
+        raise refused(error, "stack", "Tensor[] tensors, int dim", tensors, dim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6902,7 +6902,7 @@ def repeat(x: TensorLike, repeats: int | Sequence[int]) -> Tensor:
     try:
         handle = _repeat(x._handle if type(x) is Tensor else operand(x), *int_list(repeats))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "repeat", "Tensor x, int[] repeats", x, repeats) from None
+        raise refused(error, "repeat", "Tensor x, int[] repeats", x, repeats)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6930,7 +6930,7 @@ def tile(x: TensorLike, dims: int | Sequence[int]) -> Tensor:
     try:
         handle = _tile(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "tile", "Tensor x, int[] dims", x, dims) from None
+        raise refused(error, "tile", "Tensor x, int[] dims", x, dims)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6960,7 +6960,7 @@ def repeat_interleave(x: TensorLike, repeats: int, dim: int | None = None) -> Te
     try:
         handle = _repeat_interleave(x._handle if type(x) is Tensor else operand(x), as_int(repeats), optional_int(dim))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "repeat_interleave", "Tensor x, int repeats, int? dim", x, repeats, dim) from None
+        raise refused(error, "repeat_interleave", "Tensor x, int repeats, int? dim", x, repeats, dim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -6990,7 +6990,7 @@ def roll(x: TensorLike, shifts: int | Sequence[int], dims: int | Sequence[int] |
     try:
         handle = _roll(x._handle if type(x) is Tensor else operand(x), *int_list(shifts), *int_list(dims))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "roll", "Tensor x, int[] shifts, int[]? dims", x, shifts, dims) from None
+        raise refused(error, "roll", "Tensor x, int[] shifts, int[]? dims", x, shifts, dims)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7019,7 +7019,7 @@ def flip(x: TensorLike, dims: int | Sequence[int]) -> Tensor:
     try:
         handle = _flip(x._handle if type(x) is Tensor else operand(x), *int_list(dims))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "flip", "Tensor x, int[] dims", x, dims) from None
+        raise refused(error, "flip", "Tensor x, int[] dims", x, dims)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7052,7 +7052,7 @@ def pad(x: TensorLike, padding: int | Sequence[int], mode: Literal["constant", "
     try:
         handle = _pad(x._handle if type(x) is Tensor else operand(x), *int_list(padding), choice("pad", "mode", mode, PADMODE), value)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "pad", "Tensor x, int[] padding, enum mode, float value", x, padding, mode, value) from None
+        raise refused(error, "pad", "Tensor x, int[] padding, enum mode, float value", x, padding, mode, value)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7083,7 +7083,7 @@ def diag_embed(x: TensorLike, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     try:
         handle = _diag_embed(x._handle if type(x) is Tensor else operand(x), as_int(offset), as_int(dim1), as_int(dim2))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "diag_embed", "Tensor x, int offset, int dim1, int dim2", x, offset, dim1, dim2) from None
+        raise refused(error, "diag_embed", "Tensor x, int offset, int dim1, int dim2", x, offset, dim1, dim2)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7111,7 +7111,7 @@ def diag(x: TensorLike, diagonal: int = 0) -> Tensor:
     try:
         handle = _diag(x._handle if type(x) is Tensor else operand(x), as_int(diagonal))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "diag", "Tensor x, int diagonal", x, diagonal) from None
+        raise refused(error, "diag", "Tensor x, int diagonal", x, diagonal)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7141,7 +7141,7 @@ def one_hot(x: TensorLike, num_classes: int) -> Tensor:
     try:
         handle = _one_hot(x._handle if type(x) is Tensor else operand(x), as_int(num_classes))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "one_hot", "Tensor x, int num_classes", x, num_classes) from None
+        raise refused(error, "one_hot", "Tensor x, int num_classes", x, num_classes)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7170,7 +7170,7 @@ def pixel_shuffle(x: TensorLike, upscale_factor: int) -> Tensor:
     try:
         handle = _pixel_shuffle(x._handle if type(x) is Tensor else operand(x), as_int(upscale_factor))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "pixel_shuffle", "Tensor x, int upscale_factor", x, upscale_factor) from None
+        raise refused(error, "pixel_shuffle", "Tensor x, int upscale_factor", x, upscale_factor)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7198,7 +7198,7 @@ def pixel_unshuffle(x: TensorLike, downscale_factor: int) -> Tensor:
     try:
         handle = _pixel_unshuffle(x._handle if type(x) is Tensor else operand(x), as_int(downscale_factor))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "pixel_unshuffle", "Tensor x, int downscale_factor", x, downscale_factor) from None
+        raise refused(error, "pixel_unshuffle", "Tensor x, int downscale_factor", x, downscale_factor)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7229,7 +7229,7 @@ def eye(n: int, m: int | None = None, dtype: DType | None = None, device: Device
     try:
         handle = _eye(as_int(n), optional_int(m), dtype_code(dtype), placement(device, stream))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "eye", "int n, int? m, dtype? dtype, device? device, stream? stream", n, m, dtype, device, stream) from None
+        raise refused(error, "eye", "int n, int? m, dtype? dtype, device? device, stream? stream", n, m, dtype, device, stream)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7261,7 +7261,7 @@ def linspace(start: float, end: float, steps: int, dtype: DType | None = None, d
     try:
         handle = _linspace(start, end, as_int(steps), dtype_code(dtype), placement(device, stream))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "linspace", "float start, float end, int steps, dtype? dtype, device? device, stream? stream", start, end, steps, dtype, device, stream) from None
+        raise refused(error, "linspace", "float start, float end, int steps, dtype? dtype, device? device, stream? stream", start, end, steps, dtype, device, stream)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7294,7 +7294,7 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: DT
     try:
         handle = _logspace(start, end, as_int(steps), base, dtype_code(dtype), placement(device, stream))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "logspace", "float start, float end, int steps, float base, dtype? dtype, device? device, stream? stream", start, end, steps, base, dtype, device, stream) from None
+        raise refused(error, "logspace", "float start, float end, int steps, float base, dtype? dtype, device? device, stream? stream", start, end, steps, base, dtype, device, stream)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7324,7 +7324,7 @@ def clamp(x: TensorLike, min: TensorLike | None = None, max: TensorLike | None =
     try:
         handle = _clamp(x._handle if type(x) is Tensor else operand(x), NULL if min is None else operand(min), NULL if max is None else operand(max))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "clamp", "Tensor x, Tensor? min, Tensor? max", x, min, max) from None
+        raise refused(error, "clamp", "Tensor x, Tensor? min, Tensor? max", x, min, max)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7345,7 +7345,7 @@ def clamp_(x: Tensor, min: TensorLike | None = None, max: TensorLike | None = No
     try:
         status = _clamp_(x._handle if type(x) is Tensor else destination(x), NULL if min is None else operand(min), NULL if max is None else operand(max))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "clamp_", "destination x, Tensor? min, Tensor? max", x, min, max) from None
+        raise refused(error, "clamp_", "destination x, Tensor? min, Tensor? max", x, min, max)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -7374,7 +7374,7 @@ def addcmul(x: TensorLike, a: TensorLike, b: TensorLike, value: float = 1.0) -> 
     try:
         handle = _addcmul(x._handle if type(x) is Tensor else operand(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "addcmul", "Tensor x, Tensor a, Tensor b, float value", x, a, b, value) from None
+        raise refused(error, "addcmul", "Tensor x, Tensor a, Tensor b, float value", x, a, b, value)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7395,7 +7395,7 @@ def addcmul_(x: Tensor, a: TensorLike, b: TensorLike, value: float = 1.0) -> Ten
     try:
         status = _addcmul_(x._handle if type(x) is Tensor else destination(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "addcmul_", "destination x, Tensor a, Tensor b, float value", x, a, b, value) from None
+        raise refused(error, "addcmul_", "destination x, Tensor a, Tensor b, float value", x, a, b, value)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -7424,7 +7424,7 @@ def addcdiv(x: TensorLike, a: TensorLike, b: TensorLike, value: float = 1.0) -> 
     try:
         handle = _addcdiv(x._handle if type(x) is Tensor else operand(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "addcdiv", "Tensor x, Tensor a, Tensor b, float value", x, a, b, value) from None
+        raise refused(error, "addcdiv", "Tensor x, Tensor a, Tensor b, float value", x, a, b, value)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7445,7 +7445,7 @@ def addcdiv_(x: Tensor, a: TensorLike, b: TensorLike, value: float = 1.0) -> Ten
     try:
         status = _addcdiv_(x._handle if type(x) is Tensor else destination(x), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), value)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "addcdiv_", "destination x, Tensor a, Tensor b, float value", x, a, b, value) from None
+        raise refused(error, "addcdiv_", "destination x, Tensor a, Tensor b, float value", x, a, b, value)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -7472,7 +7472,7 @@ def prelu(x: TensorLike, weight: TensorLike) -> Tensor:
     try:
         handle = _prelu(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "prelu", "Tensor x, Tensor weight", x, weight) from None
+        raise refused(error, "prelu", "Tensor x, Tensor weight", x, weight)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7493,7 +7493,7 @@ def prelu_(x: Tensor, weight: TensorLike) -> Tensor:
     try:
         status = _prelu_(x._handle if type(x) is Tensor else destination(x), weight._handle if type(weight) is Tensor else operand(weight))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "prelu_", "destination x, Tensor weight", x, weight) from None
+        raise refused(error, "prelu_", "destination x, Tensor weight", x, weight)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -7521,7 +7521,7 @@ def glu(x: TensorLike, dim: int = -1) -> Tensor:
     try:
         handle = _glu(x._handle if type(x) is Tensor else operand(x), as_int(dim))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "glu", "Tensor x, int dim", x, dim) from None
+        raise refused(error, "glu", "Tensor x, int dim", x, dim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7552,7 +7552,7 @@ def isclose(a: TensorLike, b: TensorLike, rtol: float = 1e-05, atol: float = 1e-
     try:
         handle = _isclose(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), rtol, atol, equal_nan)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "isclose", "Tensor a, Tensor b, float rtol, float atol, bool equal_nan", a, b, rtol, atol, equal_nan) from None
+        raise refused(error, "isclose", "Tensor a, Tensor b, float rtol, float atol, bool equal_nan", a, b, rtol, atol, equal_nan)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7582,7 +7582,7 @@ def linear(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None) ->
     try:
         handle = _linear(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "linear", "Tensor x, Tensor weight, Tensor? bias", x, weight, bias) from None
+        raise refused(error, "linear", "Tensor x, Tensor weight, Tensor? bias", x, weight, bias)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7614,7 +7614,7 @@ def addmm(input: TensorLike, a: TensorLike, b: TensorLike, beta: float = 1.0, al
     try:
         handle = _addmm(input._handle if type(input) is Tensor else operand(input), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), beta, alpha)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "addmm", "Tensor input, Tensor a, Tensor b, float beta, float alpha", input, a, b, beta, alpha) from None
+        raise refused(error, "addmm", "Tensor input, Tensor a, Tensor b, float beta, float alpha", input, a, b, beta, alpha)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7647,7 +7647,7 @@ def baddbmm(input: TensorLike, a: TensorLike, b: TensorLike, beta: float = 1.0, 
     try:
         handle = _baddbmm(input._handle if type(input) is Tensor else operand(input), a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b), beta, alpha)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "baddbmm", "Tensor input, Tensor a, Tensor b, float beta, float alpha", input, a, b, beta, alpha) from None
+        raise refused(error, "baddbmm", "Tensor input, Tensor a, Tensor b, float beta, float alpha", input, a, b, beta, alpha)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7676,7 +7676,7 @@ def bmm(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _bmm(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "bmm", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "bmm", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7705,7 +7705,7 @@ def mv(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _mv(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "mv", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "mv", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7734,7 +7734,7 @@ def dot(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _dot(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "dot", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "dot", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7762,7 +7762,7 @@ def outer(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _outer(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "outer", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "outer", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7791,7 +7791,7 @@ def kron(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _kron(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "kron", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "kron", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7819,7 +7819,7 @@ def tril(x: TensorLike, diagonal: int = 0) -> Tensor:
     try:
         handle = _tril(x._handle if type(x) is Tensor else operand(x), as_int(diagonal))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "tril", "Tensor x, int diagonal", x, diagonal) from None
+        raise refused(error, "tril", "Tensor x, int diagonal", x, diagonal)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7847,7 +7847,7 @@ def triu(x: TensorLike, diagonal: int = 0) -> Tensor:
     try:
         handle = _triu(x._handle if type(x) is Tensor else operand(x), as_int(diagonal))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "triu", "Tensor x, int diagonal", x, diagonal) from None
+        raise refused(error, "triu", "Tensor x, int diagonal", x, diagonal)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7883,7 +7883,7 @@ def conv1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
     try:
         handle = _conv1d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *padding_list("conv1d", padding), *int_list(dilation), as_int(groups))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "conv1d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, padding padding, int[] dilation, int groups", x, weight, bias, stride, padding, dilation, groups) from None
+        raise refused(error, "conv1d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, padding padding, int[] dilation, int groups", x, weight, bias, stride, padding, dilation, groups)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7919,7 +7919,7 @@ def conv2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
     try:
         handle = _conv2d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *padding_list("conv2d", padding), *int_list(dilation), as_int(groups))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "conv2d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, padding padding, int[] dilation, int groups", x, weight, bias, stride, padding, dilation, groups) from None
+        raise refused(error, "conv2d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, padding padding, int[] dilation, int groups", x, weight, bias, stride, padding, dilation, groups)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7955,7 +7955,7 @@ def conv3d(x: TensorLike, weight: TensorLike, bias: TensorLike | None = None, st
     try:
         handle = _conv3d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *padding_list("conv3d", padding), *int_list(dilation), as_int(groups))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "conv3d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, padding padding, int[] dilation, int groups", x, weight, bias, stride, padding, dilation, groups) from None
+        raise refused(error, "conv3d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, padding padding, int[] dilation, int groups", x, weight, bias, stride, padding, dilation, groups)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -7992,7 +7992,7 @@ def conv_transpose1d(x: TensorLike, weight: TensorLike, bias: TensorLike | None 
     try:
         handle = _conv_transpose1d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(output_padding), as_int(groups), *int_list(dilation))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "conv_transpose1d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int groups, int[] dilation", x, weight, bias, stride, padding, output_padding, groups, dilation) from None
+        raise refused(error, "conv_transpose1d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int groups, int[] dilation", x, weight, bias, stride, padding, output_padding, groups, dilation)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8029,7 +8029,7 @@ def conv_transpose2d(x: TensorLike, weight: TensorLike, bias: TensorLike | None 
     try:
         handle = _conv_transpose2d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(output_padding), as_int(groups), *int_list(dilation))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "conv_transpose2d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int groups, int[] dilation", x, weight, bias, stride, padding, output_padding, groups, dilation) from None
+        raise refused(error, "conv_transpose2d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int groups, int[] dilation", x, weight, bias, stride, padding, output_padding, groups, dilation)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8066,7 +8066,7 @@ def conv_transpose3d(x: TensorLike, weight: TensorLike, bias: TensorLike | None 
     try:
         handle = _conv_transpose3d(x._handle if type(x) is Tensor else operand(x), weight._handle if type(weight) is Tensor else operand(weight), NULL if bias is None else operand(bias), *int_list(stride), *int_list(padding), *int_list(output_padding), as_int(groups), *int_list(dilation))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "conv_transpose3d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int groups, int[] dilation", x, weight, bias, stride, padding, output_padding, groups, dilation) from None
+        raise refused(error, "conv_transpose3d", "Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int groups, int[] dilation", x, weight, bias, stride, padding, output_padding, groups, dilation)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8100,7 +8100,7 @@ def max_pool1d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Se
     try:
         handle = _max_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "max_pool1d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode) from None
+        raise refused(error, "max_pool1d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8134,7 +8134,7 @@ def max_pool2d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Se
     try:
         handle = _max_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "max_pool2d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode) from None
+        raise refused(error, "max_pool2d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8168,7 +8168,7 @@ def max_pool3d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Se
     try:
         handle = _max_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "max_pool3d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode) from None
+        raise refused(error, "max_pool3d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8211,7 +8211,7 @@ def max_pool1d_with_indices(x: TensorLike, kernel_size: int | Sequence[int], str
     try:
         status = _max_pool1d_with_indices(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode, outputs)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "max_pool1d_with_indices", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode) from None
+        raise refused(error, "max_pool1d_with_indices", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -8252,7 +8252,7 @@ def max_pool2d_with_indices(x: TensorLike, kernel_size: int | Sequence[int], str
     try:
         status = _max_pool2d_with_indices(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode, outputs)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "max_pool2d_with_indices", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode) from None
+        raise refused(error, "max_pool2d_with_indices", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -8293,7 +8293,7 @@ def max_pool3d_with_indices(x: TensorLike, kernel_size: int | Sequence[int], str
     try:
         status = _max_pool3d_with_indices(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), *int_list(dilation), ceil_mode, outputs)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "max_pool3d_with_indices", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode) from None
+        raise refused(error, "max_pool3d_with_indices", "Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode", x, kernel_size, stride, padding, dilation, ceil_mode)  # noqa: B904
     if origins:
         attend()
     if status < 0:
@@ -8325,7 +8325,7 @@ def avg_pool1d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Se
     try:
         handle = _avg_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), ceil_mode, count_include_pad, optional_int(divisor_override))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "avg_pool1d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override", x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) from None
+        raise refused(error, "avg_pool1d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override", x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8359,7 +8359,7 @@ def avg_pool2d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Se
     try:
         handle = _avg_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), ceil_mode, count_include_pad, optional_int(divisor_override))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "avg_pool2d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override", x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) from None
+        raise refused(error, "avg_pool2d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override", x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8393,7 +8393,7 @@ def avg_pool3d(x: TensorLike, kernel_size: int | Sequence[int], stride: int | Se
     try:
         handle = _avg_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(kernel_size), *int_list(stride), *int_list(padding), ceil_mode, count_include_pad, optional_int(divisor_override))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "avg_pool3d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override", x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) from None
+        raise refused(error, "avg_pool3d", "Tensor x, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override", x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8423,7 +8423,7 @@ def adaptive_avg_pool1d(x: TensorLike, output_size: int | Sequence[int]) -> Tens
     try:
         handle = _adaptive_avg_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "adaptive_avg_pool1d", "Tensor x, int[] output_size", x, output_size) from None
+        raise refused(error, "adaptive_avg_pool1d", "Tensor x, int[] output_size", x, output_size)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8453,7 +8453,7 @@ def adaptive_avg_pool2d(x: TensorLike, output_size: int | Sequence[int]) -> Tens
     try:
         handle = _adaptive_avg_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "adaptive_avg_pool2d", "Tensor x, int[] output_size", x, output_size) from None
+        raise refused(error, "adaptive_avg_pool2d", "Tensor x, int[] output_size", x, output_size)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8483,7 +8483,7 @@ def adaptive_avg_pool3d(x: TensorLike, output_size: int | Sequence[int]) -> Tens
     try:
         handle = _adaptive_avg_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "adaptive_avg_pool3d", "Tensor x, int[] output_size", x, output_size) from None
+        raise refused(error, "adaptive_avg_pool3d", "Tensor x, int[] output_size", x, output_size)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8513,7 +8513,7 @@ def adaptive_max_pool1d(x: TensorLike, output_size: int | Sequence[int]) -> Tens
     try:
         handle = _adaptive_max_pool1d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "adaptive_max_pool1d", "Tensor x, int[] output_size", x, output_size) from None
+        raise refused(error, "adaptive_max_pool1d", "Tensor x, int[] output_size", x, output_size)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8543,7 +8543,7 @@ def adaptive_max_pool2d(x: TensorLike, output_size: int | Sequence[int]) -> Tens
     try:
         handle = _adaptive_max_pool2d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "adaptive_max_pool2d", "Tensor x, int[] output_size", x, output_size) from None
+        raise refused(error, "adaptive_max_pool2d", "Tensor x, int[] output_size", x, output_size)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8573,7 +8573,7 @@ def adaptive_max_pool3d(x: TensorLike, output_size: int | Sequence[int]) -> Tens
     try:
         handle = _adaptive_max_pool3d(x._handle if type(x) is Tensor else operand(x), *int_list(output_size))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "adaptive_max_pool3d", "Tensor x, int[] output_size", x, output_size) from None
+        raise refused(error, "adaptive_max_pool3d", "Tensor x, int[] output_size", x, output_size)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8605,7 +8605,7 @@ def layer_norm(x: TensorLike, normalized_shape: int | Sequence[int], weight: Ten
     try:
         handle = _layer_norm(x._handle if type(x) is Tensor else operand(x), *int_list(normalized_shape), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "layer_norm", "Tensor x, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps", x, normalized_shape, weight, bias, eps) from None
+        raise refused(error, "layer_norm", "Tensor x, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps", x, normalized_shape, weight, bias, eps)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8637,7 +8637,7 @@ def rms_norm(x: TensorLike, normalized_shape: int | Sequence[int], weight: Tenso
     try:
         handle = _rms_norm(x._handle if type(x) is Tensor else operand(x), *int_list(normalized_shape), NULL if weight is None else operand(weight), optional_float(eps))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "rms_norm", "Tensor x, int[] normalized_shape, Tensor? weight, float? eps", x, normalized_shape, weight, eps) from None
+        raise refused(error, "rms_norm", "Tensor x, int[] normalized_shape, Tensor? weight, float? eps", x, normalized_shape, weight, eps)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8670,7 +8670,7 @@ def group_norm(x: TensorLike, num_groups: int, weight: TensorLike | None = None,
     try:
         handle = _group_norm(x._handle if type(x) is Tensor else operand(x), as_int(num_groups), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "group_norm", "Tensor x, int num_groups, Tensor? weight, Tensor? bias, float eps", x, num_groups, weight, bias, eps) from None
+        raise refused(error, "group_norm", "Tensor x, int num_groups, Tensor? weight, Tensor? bias, float eps", x, num_groups, weight, bias, eps)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8702,7 +8702,7 @@ def instance_norm(x: TensorLike, weight: TensorLike | None = None, bias: TensorL
     try:
         handle = _instance_norm(x._handle if type(x) is Tensor else operand(x), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "instance_norm", "Tensor x, Tensor? weight, Tensor? bias, float eps", x, weight, bias, eps) from None
+        raise refused(error, "instance_norm", "Tensor x, Tensor? weight, Tensor? bias, float eps", x, weight, bias, eps)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8736,7 +8736,7 @@ def batch_norm(x: TensorLike, running_mean: TensorLike, running_var: TensorLike,
     try:
         handle = _batch_norm(x._handle if type(x) is Tensor else operand(x), running_mean._handle if type(running_mean) is Tensor else operand(running_mean), running_var._handle if type(running_var) is Tensor else operand(running_var), NULL if weight is None else operand(weight), NULL if bias is None else operand(bias), eps)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "batch_norm", "Tensor x, Tensor running_mean, Tensor running_var, Tensor? weight, Tensor? bias, float eps", x, running_mean, running_var, weight, bias, eps) from None
+        raise refused(error, "batch_norm", "Tensor x, Tensor running_mean, Tensor running_var, Tensor? weight, Tensor? bias, float eps", x, running_mean, running_var, weight, bias, eps)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8771,7 +8771,7 @@ def scaled_dot_product_attention(query: TensorLike, key: TensorLike, value: Tens
     try:
         handle = _scaled_dot_product_attention(query._handle if type(query) is Tensor else operand(query), key._handle if type(key) is Tensor else operand(key), value._handle if type(value) is Tensor else operand(value), NULL if attn_mask is None else operand(attn_mask), is_causal, optional_float(scale), enable_gqa)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "scaled_dot_product_attention", "Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float? scale, bool enable_gqa", query, key, value, attn_mask, is_causal, scale, enable_gqa) from None
+        raise refused(error, "scaled_dot_product_attention", "Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float? scale, bool enable_gqa", query, key, value, attn_mask, is_causal, scale, enable_gqa)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8803,7 +8803,7 @@ def rotary_embedding(x: TensorLike, cos: TensorLike, sin: TensorLike, interleave
     try:
         handle = _rotary_embedding(x._handle if type(x) is Tensor else operand(x), cos._handle if type(cos) is Tensor else operand(cos), sin._handle if type(sin) is Tensor else operand(sin), interleaved)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "rotary_embedding", "Tensor x, Tensor cos, Tensor sin, bool interleaved", x, cos, sin, interleaved) from None
+        raise refused(error, "rotary_embedding", "Tensor x, Tensor cos, Tensor sin, bool interleaved", x, cos, sin, interleaved)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8837,7 +8837,7 @@ def uniform(shape: int | Sequence[int], low: float = 0.0, high: float = 1.0, dty
     try:
         handle = _uniform(*int_list(shape), low, high, dtype_code(dtype), generator_handle(generator), placement(device, stream))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "uniform", "int[] shape, float low, float high, dtype? dtype, Generator? generator, device? device, stream? stream", shape, low, high, dtype, generator, device, stream) from None
+        raise refused(error, "uniform", "int[] shape, float low, float high, dtype? dtype, Generator? generator, device? device, stream? stream", shape, low, high, dtype, generator, device, stream)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8871,7 +8871,7 @@ def normal(shape: int | Sequence[int], mean: float = 0.0, std: float = 1.0, dtyp
     try:
         handle = _normal(*int_list(shape), mean, std, dtype_code(dtype), generator_handle(generator), placement(device, stream))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "normal", "int[] shape, float mean, float std, dtype? dtype, Generator? generator, device? device, stream? stream", shape, mean, std, dtype, generator, device, stream) from None
+        raise refused(error, "normal", "int[] shape, float mean, float std, dtype? dtype, Generator? generator, device? device, stream? stream", shape, mean, std, dtype, generator, device, stream)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8904,7 +8904,7 @@ def randint(low: int, high: int, shape: int | Sequence[int], dtype: DType | None
     try:
         handle = _randint(as_int(low), as_int(high), *int_list(shape), dtype_code(dtype), generator_handle(generator), placement(device, stream))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "randint", "int low, int high, int[] shape, dtype? dtype, Generator? generator, device? device, stream? stream", low, high, shape, dtype, generator, device, stream) from None
+        raise refused(error, "randint", "int low, int high, int[] shape, dtype? dtype, Generator? generator, device? device, stream? stream", low, high, shape, dtype, generator, device, stream)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8933,7 +8933,7 @@ def bernoulli(p: TensorLike, generator: Generator | None = None) -> Tensor:
     try:
         handle = _bernoulli(p._handle if type(p) is Tensor else operand(p), generator_handle(generator))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "bernoulli", "Tensor p, Generator? generator", p, generator) from None
+        raise refused(error, "bernoulli", "Tensor p, Generator? generator", p, generator)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8965,7 +8965,7 @@ def dropout(x: TensorLike, p: float = 0.5, training: bool = True, generator: Gen
     try:
         handle = _dropout(x._handle if type(x) is Tensor else operand(x), p, training, generator_handle(generator))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "dropout", "Tensor x, float p, bool training, Generator? generator", x, p, training, generator) from None
+        raise refused(error, "dropout", "Tensor x, float p, bool training, Generator? generator", x, p, training, generator)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -8997,7 +8997,7 @@ def multinomial(weights: TensorLike, num_samples: int, replacement: bool = False
     try:
         handle = _multinomial(weights._handle if type(weights) is Tensor else operand(weights), as_int(num_samples), replacement, generator_handle(generator))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "multinomial", "Tensor weights, int num_samples, bool replacement, Generator? generator", weights, num_samples, replacement, generator) from None
+        raise refused(error, "multinomial", "Tensor weights, int num_samples, bool replacement, Generator? generator", weights, num_samples, replacement, generator)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9028,7 +9028,7 @@ def randperm(n: int, dtype: DType | None = None, generator: Generator | None = N
     try:
         handle = _randperm(as_int(n), dtype_code(dtype), generator_handle(generator), placement(device, stream))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "randperm", "int n, dtype? dtype, Generator? generator, device? device, stream? stream", n, dtype, generator, device, stream) from None
+        raise refused(error, "randperm", "int n, dtype? dtype, Generator? generator, device? device, stream? stream", n, dtype, generator, device, stream)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9060,7 +9060,7 @@ def rrelu(x: TensorLike, lower: float = 0.125, upper: float = 0.3333333333333333
     try:
         handle = _rrelu(x._handle if type(x) is Tensor else operand(x), lower, upper, training, generator_handle(generator))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "rrelu", "Tensor x, float lower, float upper, bool training, Generator? generator", x, lower, upper, training, generator) from None
+        raise refused(error, "rrelu", "Tensor x, float lower, float upper, bool training, Generator? generator", x, lower, upper, training, generator)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9094,7 +9094,7 @@ def gumbel_softmax(logits: TensorLike, tau: float = 1.0, hard: bool = False, dim
     try:
         handle = _gumbel_softmax(logits._handle if type(logits) is Tensor else operand(logits), tau, hard, as_int(dim), generator_handle(generator))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "gumbel_softmax", "Tensor logits, float tau, bool hard, int dim, Generator? generator", logits, tau, hard, dim, generator) from None
+        raise refused(error, "gumbel_softmax", "Tensor logits, float tau, bool hard, int dim, Generator? generator", logits, tau, hard, dim, generator)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9126,7 +9126,7 @@ def normalize(x: TensorLike, p: float = 2.0, dim: int | Sequence[int] = (1,), ep
     try:
         handle = _normalize(x._handle if type(x) is Tensor else operand(x), p, *int_list(dim), eps)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "normalize", "Tensor x, float p, int[] dim, float eps", x, p, dim, eps) from None
+        raise refused(error, "normalize", "Tensor x, float p, int[] dim, float eps", x, p, dim, eps)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9158,7 +9158,7 @@ def cosine_similarity(x1: TensorLike, x2: TensorLike, dim: int = 1, eps: float =
     try:
         handle = _cosine_similarity(x1._handle if type(x1) is Tensor else operand(x1), x2._handle if type(x2) is Tensor else operand(x2), as_int(dim), eps)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "cosine_similarity", "Tensor x1, Tensor x2, int dim, float eps", x1, x2, dim, eps) from None
+        raise refused(error, "cosine_similarity", "Tensor x1, Tensor x2, int dim, float eps", x1, x2, dim, eps)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9189,7 +9189,7 @@ def pairwise_distance(x1: TensorLike, x2: TensorLike, p: float = 2.0, eps: float
     try:
         handle = _pairwise_distance(x1._handle if type(x1) is Tensor else operand(x1), x2._handle if type(x2) is Tensor else operand(x2), p, eps, keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "pairwise_distance", "Tensor x1, Tensor x2, float p, float eps, bool keepdim", x1, x2, p, eps, keepdim) from None
+        raise refused(error, "pairwise_distance", "Tensor x1, Tensor x2, float p, float eps, bool keepdim", x1, x2, p, eps, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9219,7 +9219,7 @@ def nansum(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: bool
     try:
         handle = _nansum(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "nansum", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
+        raise refused(error, "nansum", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9250,7 +9250,7 @@ def nanmean(x: TensorLike, dims: int | Sequence[int] | None = None, keepdim: boo
     try:
         handle = _nanmean(x._handle if type(x) is Tensor else operand(x), *int_list(dims), keepdim)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "nanmean", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim) from None
+        raise refused(error, "nanmean", "Tensor x, int[]? dims, bool keepdim", x, dims, keepdim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9275,7 +9275,7 @@ def logit(x: TensorLike, eps: float | None = None) -> Tensor:
     try:
         handle = _logit(x._handle if type(x) is Tensor else operand(x), optional_float(eps))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "logit", "Tensor x, float? eps", x, eps) from None
+        raise refused(error, "logit", "Tensor x, float? eps", x, eps)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9303,7 +9303,7 @@ def xlogy(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _xlogy(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "xlogy", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "xlogy", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9335,7 +9335,7 @@ def diff(x: TensorLike, n: int = 1, dim: int = -1, prepend: TensorLike | None = 
     try:
         handle = _diff(x._handle if type(x) is Tensor else operand(x), as_int(n), as_int(dim), NULL if prepend is None else operand(prepend), NULL if append is None else operand(append))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "diff", "Tensor x, int n, int dim, Tensor? prepend, Tensor? append", x, n, dim, prepend, append) from None
+        raise refused(error, "diff", "Tensor x, int n, int dim, Tensor? prepend, Tensor? append", x, n, dim, prepend, append)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9366,7 +9366,7 @@ def take_along_dim(x: TensorLike, index: TensorLike, dim: int | None = None) -> 
     try:
         handle = _take_along_dim(x._handle if type(x) is Tensor else operand(x), index._handle if type(index) is Tensor else operand(index), optional_int(dim))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "take_along_dim", "Tensor x, Tensor index, int? dim", x, index, dim) from None
+        raise refused(error, "take_along_dim", "Tensor x, Tensor index, int? dim", x, index, dim)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9395,7 +9395,7 @@ def bucketize(x: TensorLike, boundaries: TensorLike, right: bool = False) -> Ten
     try:
         handle = _bucketize(x._handle if type(x) is Tensor else operand(x), boundaries._handle if type(boundaries) is Tensor else operand(boundaries), right)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "bucketize", "Tensor x, Tensor boundaries, bool right", x, boundaries, right) from None
+        raise refused(error, "bucketize", "Tensor x, Tensor boundaries, bool right", x, boundaries, right)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9424,7 +9424,7 @@ def mm(a: TensorLike, b: TensorLike) -> Tensor:
     try:
         handle = _mm(a._handle if type(a) is Tensor else operand(a), b._handle if type(b) is Tensor else operand(b))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "mm", "Tensor a, Tensor b", a, b) from None
+        raise refused(error, "mm", "Tensor a, Tensor b", a, b)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9452,7 +9452,7 @@ def hstack(tensors: TensorLikes) -> Tensor:
         handles, count, tensors = operands(tensors)
         handle = _hstack(handles, count)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "hstack", "Tensor[] tensors", tensors) from None
+        raise refused(error, "hstack", "Tensor[] tensors", tensors)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9480,7 +9480,7 @@ def vstack(tensors: TensorLikes) -> Tensor:
         handles, count, tensors = operands(tensors)
         handle = _vstack(handles, count)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "vstack", "Tensor[] tensors", tensors) from None
+        raise refused(error, "vstack", "Tensor[] tensors", tensors)  # noqa: B904
     if origins:
         attend()
     if not handle:
@@ -9508,7 +9508,7 @@ def channel_shuffle(x: TensorLike, groups: int) -> Tensor:
     try:
         handle = _channel_shuffle(x._handle if type(x) is Tensor else operand(x), as_int(groups))
     except (TypeError, OverflowError) as error:
-        raise refused(error, "channel_shuffle", "Tensor x, int groups", x, groups) from None
+        raise refused(error, "channel_shuffle", "Tensor x, int groups", x, groups)  # noqa: B904
     if origins:
         attend()
     if not handle:

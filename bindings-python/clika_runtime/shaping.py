@@ -142,12 +142,14 @@ def meshgrid(*tensors: Tensor, indexing: Literal["ij", "xy"] = "ij") -> list[Ten
 
 def cat(tensors: TensorLikes, dim: int = 0) -> Tensor:
     """The tensors one after the other; the name that torch has for :func:`clika_runtime.concat`."""
-    return ops.concat(tensors, dim)
+    with naming("cat", "concat"):
+        return ops.concat(tensors, dim)
 
 
 def swapaxes(x: TensorLike, dim0: int, dim1: int) -> Tensor:
     """Two dimensions in each other's place, as a view; another name of :func:`clika_runtime.transpose`."""
-    return ops.transpose(x, dim0, dim1)
+    with naming("swapaxes", "transpose"):
+        return ops.transpose(x, dim0, dim1)
 
 
 class AminmaxResult(NamedTuple):
@@ -159,7 +161,8 @@ class AminmaxResult(NamedTuple):
 
 def aminmax(x: TensorLike, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> AminmaxResult:
     """The smallest and the largest element, of all or along a dimension; see :func:`clika_runtime.amin`."""
-    return AminmaxResult(ops.amin(x, dim, keepdim), ops.amax(x, dim, keepdim))
+    with naming("aminmax", "amin"):
+        return AminmaxResult(ops.amin(x, dim, keepdim), ops.amax(x, dim, keepdim))
 
 
 def contiguous(x: Tensor) -> Tensor:

@@ -110,7 +110,7 @@ def wait_seconds(waiting: Any, handle: Any, timeout: float | None) -> bool:
     if seconds > _LONGEST:
         wait(waiting, handle)
         return True
-    end = time.monotonic_ns() + max(0, int(seconds * 1e9))
+    end = time.monotonic_ns() + int(max(0.0, seconds) * 1e9)
     while True:
         left = end - time.monotonic_ns()
         if check(waiting(handle, max(0, min(left, WAIT_SLICE_NS)))) == 1:

@@ -537,7 +537,7 @@ def tensor(data: Data, dtype: DType | None = None) -> Tensor:
         raise ClikaRTMemoryError(f"tensor: {error}") from None
     except Exception as error:
         raise ClikaRTTypeError(f"tensor: {type(data).__name__} does not become an array: {error}") from error
-    if array.dtype == object and all(isinstance(item, int) for item in array.flat):
+    if array.dtype == object and array.size and all(isinstance(item, int) for item in array.flat) and not isinstance(data, np.ndarray):
         raise ClikaRTOverflowError("tensor: an int is more than 64 bits can hold")
     if array.dtype.name not in BY_NUMPY_NAME:
         raise ClikaRTTypeError(f"tensor: dtype {array.dtype} has no equivalent here")

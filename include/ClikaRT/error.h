@@ -28,13 +28,22 @@ template <ErrorKind K>
 class ErrorOf : public Error {
 public:
     explicit ErrorOf(const std::string& message) : Error(K, message) {}
+
+protected:
+    ErrorOf(ErrorKind kind, const std::string& message) : Error(kind, message) {}
 };
 using ValueError = ErrorOf<ErrorKind::Value>;
 using TypeError = ErrorOf<ErrorKind::Type>;
 using IndexError = ErrorOf<ErrorKind::Index>;
 using MemoryError = ErrorOf<ErrorKind::Memory>;
 using NotImplementedError = ErrorOf<ErrorKind::NotImplemented>;
+using RuntimeError = ErrorOf<ErrorKind::Runtime>;
 using FileError = ErrorOf<ErrorKind::File>;
+/// A number that is too large for where it is to go.
+class OverflowError : public ValueError {
+public:
+    explicit OverflowError(const std::string& message) : ValueError(ErrorKind::Overflow, message) {}
+};
 
 namespace detail {
 
@@ -50,7 +59,9 @@ namespace detail {
         case ErrorKind::Index: throw IndexError(message);
         case ErrorKind::Memory: throw MemoryError(message);
         case ErrorKind::NotImplemented: throw NotImplementedError(message);
+        case ErrorKind::Runtime: throw RuntimeError(message);
         case ErrorKind::File: throw FileError(message);
+        case ErrorKind::Overflow: throw OverflowError(message);
         default: throw Error(kind, message);
     }
 }

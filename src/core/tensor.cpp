@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/float_mode.h"
 #include "core/convert.h"
 
 namespace clikart {
@@ -63,6 +64,7 @@ Ref<Tensor> scalar_as(const Tensor& weak, DType dtype) {
     auto tensor = make_tensor(dtype, Dims{}, weak.device());
     tensor->storage().materialize();
     tensor->born_with_data = tensor->number = true;
+    const DefaultFloatMode mode;
     const bool known = with_stored_type(dtype, [&]<class To>() {
         with_type(weak.dtype(), [&]<class From>() { *static_cast<To*>(tensor->data()) = convert<To>(*static_cast<const From*>(weak.data())); });
     });

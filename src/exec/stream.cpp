@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
+#include "base/float_mode.h"
 #include "base/log.h"
 #include "core/memory.h"
-#include "exec/float_mode.h"
 #include "exec/lane.h"
 #include "exec/parking.h"
 #include "exec/schedule.h"
@@ -285,7 +285,7 @@ void Stream::run_until(uint64_t last, const Deadline& deadline) noexcept {
             bytes_in_flight_ -= std::exchange(bytes, 0);
             if (!first_ || all.forking || completed() >= last || !fits(*first_, deadline) || !head_is_ready()) {
                 running_ = false;
-                schedule(true);  // a waiter gives it back where it took it
+                schedule(true);  // what a waiter gives back is nobody else's turn
                 mark_idle();
             } else {
                 work.reset(first_);

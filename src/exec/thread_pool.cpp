@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "exec/float_mode.h"
+#include "base/float_mode.h"
 #include "exec/parking.h"
 #include "exec/signals.h"
 #include "exec/spin.h"

@@ -56,7 +56,7 @@ public:
         for (const auto& t : inputs) in.push_back(view_of(*t));
         for (const auto& t : outputs) out.push_back(view_of(*t));
         // Kernels leave the half of a byte alone that lies behind the last of an odd number of elements; here it is nobody's yet.
-        if (is_packed(outputs[0]->dtype()) && !in_place) static_cast<char*>(out[0].data)[outputs[0]->numel() / 2] = 0;
+        if (is_packed(outputs[0]->dtype()) && !in_place && outputs[0]->numel() % 2) static_cast<char*>(out[0].data)[outputs[0]->numel() / 2] = 0;
         const KernelCall call{in.data(), static_cast<int32_t>(in.size()), static_cast<int32_t>(out.size()), out.data(), &attributes_, &run_pieces, &find_size,
                               this,      static_cast<int32_t>(compute_)};
         char message[512];

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "base/float_mode.h"
 #include "ops/rules.h"
 
 namespace clikart {
@@ -68,6 +69,7 @@ void shape_arange(const OpCall& call, OutputSpec& out) {
         int64_t v[3];
         for (int i = 0; i < 3; ++i) {
             const Tensor& t = *call.inputs[static_cast<size_t>(i)];
+            if (t.dtype() == DType::UInt64) require_fits(call.info.name, t, DType::Int64);
             v[i] = t.dtype() == DType::Bool ? *static_cast<const bool*>(t.data()) : *static_cast<const int64_t*>(t.data());
         }
         if (v[2] == 0) fail(ErrorKind::Value, "{}: step is zero", call.info.name);
@@ -79,6 +81,7 @@ void shape_arange(const OpCall& call, OutputSpec& out) {
         if (n > INT64_MAX) fail(ErrorKind::Value, "{}: more elements than can be addressed", call.info.name);
         out.shape = Dims{static_cast<int64_t>(n)};
     } else {
+        const DefaultFloatMode mode;
         const double start = scalar_value(*call.inputs[0]), end = scalar_value(*call.inputs[1]), step = scalar_value(*call.inputs[2]);
         if (!std::isfinite(start) || !std::isfinite(end) || !std::isfinite(step)) {
             fail(ErrorKind::Value, "{}: start {}, end {} and step {} must be finite", call.info.name, start, end, step);

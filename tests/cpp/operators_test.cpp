@@ -159,6 +159,22 @@ TEST(Operators, ErrorsNameTheOperatorAndShowShapes) {
     EXPECT_THROW(Tensor::adopt(nullptr), Error);
 }
 
+TEST(Operators, ErrorsHaveClasses) {
+    const auto too_large = [] { return ops::full({1}, 300, DataType::Int8); };
+    EXPECT_THROW(too_large(), OverflowError);
+    EXPECT_THROW(too_large(), ValueError);
+    try {
+        too_large();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::Overflow);
+    }
+    constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
+    EXPECT_EQ(ops::full({}, kMost, DataType::UInt64).item<std::uint64_t>(), kMost);
+    const Tensor x = ops::ones({2});
+    const TracingScope tracing;
+    EXPECT_THROW(ops::nonzero(x), RuntimeError);
+}
+
 TEST(Operators, Text) {
     EXPECT_EQ(numbers({2, 4}).to_string(), "Tensor(shape=[2, 4], dtype=Float32, device=CPU, numel=8, data=[0, 1, 2, 3, 4, 5, ...])");
     EXPECT_EQ(ops::full({}, true).to_string(), "Tensor(shape=[], dtype=Bool, device=CPU, numel=1, data=[1])");

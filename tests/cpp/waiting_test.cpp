@@ -230,6 +230,13 @@ TEST(Waiting, I12_TheFloatModeOfAThreadChangesNoBits) {
         stream->synchronize();
         EXPECT_NE(std::bit_cast<uint32_t>(sum), 0u);  // a comparison would have this mode
     }
+    // Numbers are converted on the calling thread.
+    const auto weak = scalar(0.7);
+    _mm_setcsr(before);
+    const auto expected = *static_cast<const float*>(scalar_as(*weak, DType::Float32)->data());
+    _mm_setcsr(before | 0x4000);  // rounds up
+    EXPECT_EQ(*static_cast<const float*>(scalar_as(*weak, DType::Float32)->data()), expected);
+    _mm_setcsr(before | 0x8040);
     EXPECT_EQ(_mm_getcsr() & 0x8040, 0x8040u);
     _mm_setcsr(before);
 }

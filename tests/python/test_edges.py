@@ -152,6 +152,17 @@ def test_numbers_that_an_integer_dtype_has_not_are_refused(op, dtype):
                 call(x, value)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_the_first_float_beyond_an_integer_dtype(dtype):
+    first = 2.0**63 if dtype == "int64" else 2.0**64
+    below = math.nextafter(first, 0)
+    kind = getattr(crt, dtype)
+    assert crt.tensor([below], dtype=kind).tolist() == crt.full([1], below, dtype=kind).tolist() == [int(below)]
+    for make in (lambda: crt.tensor([first], dtype=kind), lambda: crt.full([1], first, dtype=kind), lambda: crt.zeros([1], dtype=kind).fill_(first)):
+        with pytest.raises(OverflowError, match=r"^(tensor|full|fill_): .* does not fit u?int64$"):
+            make()
+
+
 def test_numbers_that_are_no_integers_at_all():
     x = crt.tensor(np.array([1, 2], np.int32))
     for value in (math.nan, math.inf, -math.inf, 1e30):

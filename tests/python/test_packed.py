@@ -10,7 +10,7 @@ import torch
 import clika_runtime as crt
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (2,), (7,), (3, 5), (4, 33), (100_001,)])
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2,), (7,), (3, 5), (128,), (4, 33), (100_001,), (1 << 22,)])
 @pytest.mark.parametrize(("dtype", "wide", "low", "high"), [("int4", "int8", -8, 8), ("uint4", "uint8", 0, 16)])
 def test_there_and_back(dtype, wide, low, high, shape):
     values = np.random.default_rng(1).integers(low, high, shape).astype(wide)

@@ -109,7 +109,7 @@ def _attempt(op: Op, name: str, call: str) -> str:
         values += ["device", "stream"]
     text = "    try:\n" + "".join(f"        handles, count, {p.name} = operands({p.name})\n" for p in op.params if p.type == "Tensor[]")
     text += f"        {call}\n    except (TypeError, OverflowError) as error:\n"
-    return text + f'        raise refused(error, "{name}", "{", ".join(parameters)}", {", ".join(values)}) from None\n'
+    return text + f'        raise refused(error, "{name}", "{", ".join(parameters)}", {", ".join(values)})  # noqa: B904\n'
 
 
 def _call(op: Op, arguments: list[str]) -> str:

@@ -23,7 +23,7 @@ private:
     static constexpr unsigned kDefault = 0x1F80, kRaised = 0x3F;  // exceptions that happened are no mode
     bool differs() const noexcept { return (before_ & ~kRaised) != kDefault; }
     const unsigned before_;
-#else
+#else  // nothing of the kind is known of other processors' libraries
     DefaultFloatMode() noexcept {}
 #endif
 
