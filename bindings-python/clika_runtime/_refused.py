@@ -5,6 +5,7 @@ Nothing of this is on the way of a call that fits: :func:`refused` looks at the 
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Set
 from operator import index
@@ -25,7 +26,7 @@ def shown(value: Any) -> str:
     """A value as a message shows it: what it is where that is short, else its type."""
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
         return f"an int of {value.bit_length()} bits"
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes, type)):
         text = repr(value)
         return text if len(text) <= 80 else f"{text[:76]}...{text[-1]}"
     return type(value).__name__
@@ -151,16 +152,26 @@ def require_tensor(who: str, name: str, value: Any) -> None:
         raise ClikaRTTypeError(f"{who}: {name} must be a tensor, got {shown(value)}")
 
 
-def require_fitting(numbers: Any, dtype: DType) -> None:
-    """Refuses Python's numbers that an integer dtype has not; arrays are cast, as torch and NumPy cast them."""
+def whole_numbers(data: Any, numbers: Any, dtype: DType) -> Any:
+    """Python's numbers as the integers that a dtype of integers makes of them; those it has not are refused.  (Arrays are cast
+    instead, as torch and NumPy cast them.)
+
+    Args:
+        data: what the array ``numbers`` was made of, whose floats may stand for larger integers.
+        numbers: an array of bools, integers or floats.
+        dtype: the dtype, of integers.
+    """
     import numpy as np
 
     unsigned = dtype.name.startswith("u")
     least, most = (0, 2**dtype.bits - 1) if unsigned else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
-    whole = np.trunc(numbers)
-    fits = (whole >= least) & (whole < float(most + 1) if numbers.dtype.kind == "f" else whole <= most)
-    if not fits.all():
-        raise ClikaRTOverflowError(f"tensor: {numbers[~fits].flat[0]} does not fit {dtype.name}")
+    exact = np.asarray(data, dtype=object) if numbers.dtype.kind == "f" else numbers
+    for value in exact.flat if exact is not numbers else (numbers.min(initial=0), numbers.max(initial=0)):
+        if not math.isfinite(value) or not least <= int(value) <= most:
+            raise ClikaRTOverflowError(f"tensor: {value} does not fit {dtype.name}")
+    if exact is numbers:
+        return numbers
+    return np.array([int(value) for value in exact.flat], np.uint64 if unsigned else np.int64).reshape(exact.shape)
 
 
 def refused(error: Exception, op: str, signature: str, *values: Any) -> Exception:

@@ -223,7 +223,8 @@ def put(x: Tensor, key: Any, value: Any) -> None:
     convert = not isinstance(value, Tensor)
     if not isinstance(value, (Tensor, bool, int, float)):
         with naming("setitem", "tensor"):
-            value = tensor(value)
+            exact = isinstance(value, (list, tuple)) and "int" in x.dtype.name  # numbers that x has not are refused
+            value = tensor(value, x.dtype if exact else None)
     if (view := _simple_view(x, key if type(key) is tuple else (key,))) is not None:
         view._copy("setitem", _without_leading_ones(value, view.ndim))
         return

@@ -1681,6 +1681,7 @@ def expm1_(x: Tensor) -> Tensor:
 
 def log(x: TensorLike) -> Tensor:
     """The natural logarithm; NaN below zero, minus infinity at it; integers and bools give float32.
+    In C it is clikart_ln: clikart_log is what writes a message.
 
     Args:
         x: the tensor.

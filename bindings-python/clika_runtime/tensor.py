@@ -22,7 +22,7 @@ from ._enums import (
 from ._library import WAIT_SLICE_NS, attend, check, check_pointer, ffi, let_go, lib, origins, raise_error, returned, text, wait
 from ._methods import DIRECT, SPREADING, Methods
 from ._operators import Operators, install
-from ._refused import refused, require_fitting
+from ._refused import refused, whole_numbers
 from ._shorthands import Shorthands, spreading
 from .devices import Device
 from .dtype import DType, numpy_dtype
@@ -547,7 +547,7 @@ def tensor(data: Data, dtype: DType | None = None) -> Tensor:
         if array.dtype.kind == "c" and not dtype.name.startswith("complex"):
             raise ClikaRTTypeError(f"tensor: complex numbers do not become {dtype.name}")
         if "int" in dtype.name and not isinstance(data, (np.ndarray, np.generic)):
-            require_fitting(array, dtype)
+            array = whole_numbers(data, array, dtype)
         array = array.astype(numpy_dtype(dtype), copy=False)
     elif not isinstance(data, (np.ndarray, np.generic)) and array.dtype.name in ("float64", "complex128"):
         array = array.astype(np.float32 if array.dtype == np.float64 else np.complex64)

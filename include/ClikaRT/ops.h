@@ -412,6 +412,7 @@ inline const Tensor& expm1_(const Tensor& x) {
 }
 
 /// The natural logarithm; NaN below zero, minus infinity at it; integers and bools give float32.
+/// In C it is clikart_ln: clikart_log is what writes a message.
 ///
 /// Args:
 ///     x: the tensor.

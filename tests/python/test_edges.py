@@ -163,6 +163,18 @@ def test_the_first_float_beyond_an_integer_dtype(dtype):
             make()
 
 
+def test_lists_of_integers_do_not_go_by_way_of_floats():
+    assert crt.tensor([1, 2**63 + 1], dtype=crt.uint64).tolist() == [1, 2**63 + 1]
+    assert crt.tensor([2**53 + 1, 1.0], dtype=crt.int64).tolist() == [2**53 + 1, 1]
+    assert crt.tensor([[1.9, -1.9], [True, 0]], dtype=crt.int8).tolist() == [[1, -1], [1, 0]]
+    y = crt.zeros(3, dtype=crt.int64)
+    for key in (slice(0, 2), [0, 1]):
+        with pytest.raises(OverflowError, match=r"^setitem: 9223372036854775808 does not fit int64$"):
+            y[key] = [1, 2**63]
+    y[:2] = [2**53 + 1, 1.0]
+    assert y.tolist() == [2**53 + 1, 1, 0]
+
+
 def test_numbers_that_are_no_integers_at_all():
     x = crt.tensor(np.array([1, 2], np.int32))
     for value in (math.nan, math.inf, -math.inf, 1e30):

@@ -6,14 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import clika_runtime as crt
 import samples_shaping
-
-settings.register_profile("same every time", derandomize=True, deadline=None, max_examples=300)
-settings.load_profile("same every time")
 
 
 def dims_of(x: np.ndarray) -> st.SearchStrategy[int]:

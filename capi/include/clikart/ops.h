@@ -302,6 +302,7 @@ CLIKART_API clikart_tensor* clikart_expm1(const clikart_tensor* x);
 CLIKART_API int clikart_expm1_(clikart_tensor* x);
 
 /* The natural logarithm; NaN below zero, minus infinity at it; integers and bools give float32.
+ * In C it is clikart_ln: clikart_log is what writes a message.
  *
  * Args:
  *     x: the tensor. */
