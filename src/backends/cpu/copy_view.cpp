@@ -133,6 +133,10 @@ void CopyPlan::copy_row(char* to, const char* from, int64_t n) const {
     const int64_t step = kStretch / to_element_;
     for (int64_t i = 0; i < n; i += step) {
         const int64_t m = std::min(step, n - i);
+        if (row_.from == 1 && i + 3 * step <= n) {  // meanwhile nothing else asks memory for what comes next
+            const char* const ahead = from + (i + 2 * step) * from_element_;
+            for (int64_t line = 0; line < step * from_element_; line += 64) __builtin_prefetch(ahead + line);
+        }
         convert_(from + i * row_.from * from_element_, row_.from, results, 1, m);
         stream(to + i * to_element_, 0, results, 0, 1, m * to_element_);
     }
