@@ -129,7 +129,7 @@ def _converted(name: str, other: Any) -> Any:
     try:
         return _operand(other)
     except (TypeError, OverflowError) as error:
-        raise refused(error, name, "Tensor operand", other) from None
+        raise refused(error, name, "Tensor operand", other)  # noqa: B904
 
 
 def _binary(call: Any, name: str) -> Callable[..., Any]:
@@ -140,7 +140,7 @@ def _binary(call: Any, name: str) -> Callable[..., Any]:
             try:  # _converted(), without the call
                 right = _operand(other)
             except (TypeError, OverflowError) as error:
-                raise refused(error, name, "Tensor operand", other) from None
+                raise refused(error, name, "Tensor operand", other)  # noqa: B904
             if right is None:
                 return NotImplemented
         if scoped:

@@ -196,7 +196,7 @@ def refused(error: Exception, op: str, signature: str, *values: Any) -> Exceptio
             continue
         if problem := check(name, value):
             problem = problem if str(problem).startswith(f"{op}: ") else type(problem)(f"{op}: {problem}")
-            problem.__suppress_context__ = True  # it says more than the error it comes from
+            problem.__suppress_context__ = True  # it says more than the error it comes from; so callers raise it without `from`
             return problem
     if isinstance(error, UnfitError):  # of what an iterator gave, which is used up by now
         return ClikaRTTypeError(f"{op}: {error}")

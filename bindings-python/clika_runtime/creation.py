@@ -26,7 +26,7 @@ def _filled(who: str, value: int, given: tuple[Any, ...], named: dict[str, Any])
     elif len(given) > 1 and all(hasattr(size, "__index__") for size in given):
         given = (given,)
     arguments = dict(zip(_PLACED, given, strict=False))
-    if len(given) > len(_PLACED) or not named.keys() <= _PLACED.keys() or not arguments.keys().isdisjoint(named):
+    if len(given) > len(_PLACED) or not named.keys() <= set(_PLACED) or not arguments.keys().isdisjoint(named):
         raise ClikaRTTypeError(f"{who}: takes {', '.join(_PLACED)}, each once, got {len(given)} arguments and {', '.join(named) or 'no names'}")
     try:
         return ops.full(value=value, **{"dtype": float32, **arguments, **named})
@@ -36,7 +36,7 @@ def _filled(who: str, value: int, given: tuple[Any, ...], named: dict[str, Any])
 
 
 #: What _filled() takes beside sizes one by one, in order.
-_PLACED = dict.fromkeys(("shape", "dtype", "device", "stream"))
+_PLACED = ("shape", "dtype", "device", "stream")
 
 
 @overload

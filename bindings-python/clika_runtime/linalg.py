@@ -36,7 +36,7 @@ def einsum(equation: str, *operands: Tensor) -> Tensor:
     try:
         handles, count, kept = handles_of(operands)
     except (TypeError, OverflowError) as error:
-        raise refused(error, "einsum", "Tensor[] operands", operands) from None
+        raise refused(error, "einsum", "Tensor[] operands", operands)  # noqa: B904
     if scoped:
         apply()
     handle = lib.clikart_einsum(text, handles, count)

@@ -463,7 +463,7 @@ class Tensor(Operators, Shorthands, Methods):
         try:
             status = lib.clikart_copy_(self._handle, other._handle if type(other) is Tensor else operand(other))
         except (TypeError, OverflowError) as error:
-            raise refused(error, who, "Tensor value" if who == "fill_" else "Tensor other", other) from None
+            raise refused(error, who, "Tensor value" if who == "fill_" else "Tensor other", other)  # noqa: B904
         if origins:
             attend()
         check(status, who, "copy_")

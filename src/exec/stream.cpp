@@ -285,7 +285,7 @@ void Stream::run_until(uint64_t last, const Deadline& deadline) noexcept {
             bytes_in_flight_ -= std::exchange(bytes, 0);
             if (!first_ || all.forking || completed() >= last || !fits(*first_, deadline) || !head_is_ready()) {
                 running_ = false;
-                schedule(true);  // what a waiter gives back is nobody else's turn
+                schedule(true);  // to the front: a waiter gives back what it took
                 mark_idle();
             } else {
                 work.reset(first_);

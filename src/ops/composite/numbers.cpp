@@ -1,4 +1,4 @@
-// Functions and reductions made of a few elementwise operators.
+// Functions, reductions, differences and buckets of numbers, made of a few operators each.
 #include "ops/composite/parts.h"
 #include "ops/rules.h"
 
