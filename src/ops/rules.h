@@ -2,6 +2,8 @@
 // Each checks what it needs and throws an Error that starts with the operator's name and shows shapes and dtypes.
 #pragma once
 
+#include <array>
+
 #include "ops/op_info.h"
 
 namespace clikart {
@@ -149,6 +151,10 @@ bool broadcast_shapes(const Dims& a, const Dims& b, Dims& out);
 /// `dim` counted from the front.  Throws IndexError outside [-rank, rank); a 0-d tensor has one dimension here, as in
 /// torch, when `scalar_has_one` says so.
 int normalized_dim(const OpCall& call, int64_t dim, int rank, bool scalar_has_one = false);
+
+/// Which dimensions of the first input the attribute at position `dims` names; none where it is absent.  Throws ValueError for one that
+/// is named twice, and as normalized_dim() does; a 0-d tensor has one dimension.
+std::array<bool, kMaxRank> named_dims(const OpCall& call, int dims);
 
 /// Throws ValueError for a result of more dimensions than there can be.
 void check_result_rank(const OpCall& call, int rank);

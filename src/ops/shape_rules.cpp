@@ -1,4 +1,5 @@
 #include <cmath>
+#include <utility>
 
 #include "base/float_mode.h"
 #include "ops/rules.h"
@@ -12,6 +13,18 @@ int normalized_dim(const OpCall& call, int64_t dim, int rank, bool scalar_has_on
              to_string(call.inputs[0]->shape()));
     }
     return static_cast<int>(dim < 0 ? dim + range : dim);
+}
+
+std::array<bool, kMaxRank> named_dims(const OpCall& call, int dims) {
+    const Dims& shape = call.inputs[0]->shape();
+    std::array<bool, kMaxRank> named{};
+    for (int64_t i = 0; call.attributes.present(dims) && i < call.attributes.length(dims); ++i) {
+        const int d = normalized_dim(call, call.attributes.list(dims)[i], shape.rank(), true);
+        if (std::exchange(named[static_cast<size_t>(d)], true)) {
+            fail(ErrorKind::Value, "{}: dimension {} is named twice, shape {}", call.info.name, d, to_string(shape));
+        }
+    }
+    return named;
 }
 
 namespace {

@@ -7,7 +7,7 @@ namespace clikart {
 namespace {
 
 /// The input's shape without the marked dimensions, or with size 1 in their place.
-void remove(const Dims& in, const bool (&reduced)[kMaxRank], bool keepdim, OutputSpec& out) {
+void remove(const Dims& in, const std::array<bool, kMaxRank>& reduced, bool keepdim, OutputSpec& out) {
     out.shape = Dims{};
     for (int d = 0; d < in.rank(); ++d) {
         if (!reduced[d]) {
@@ -22,16 +22,8 @@ void remove(const Dims& in, const bool (&reduced)[kMaxRank], bool keepdim, Outpu
 void reduce(const OpCall& call, int dims, int keepdim, OutputSpec& out) {
     const Attributes& attributes = call.attributes;
     const Dims& in = call.inputs[0]->shape();
-    bool reduced[kMaxRank] = {};
-    if (!attributes.present(dims) || attributes.length(dims) == 0) {
-        std::fill(reduced, reduced + in.rank(), true);
-    } else {
-        for (int64_t i = 0; i < attributes.length(dims); ++i) {
-            const int d = normalized_dim(call, attributes.list(dims)[i], in.rank(), true);
-            if (reduced[d]) fail(ErrorKind::Value, "{}: dimension {} is named twice, shape {}", call.info.name, d, to_string(in));
-            reduced[d] = true;
-        }
-    }
+    auto reduced = named_dims(call, dims);
+    if (!attributes.present(dims) || attributes.length(dims) == 0) reduced.fill(true);
     remove(in, reduced, attributes.integer(keepdim) != 0, out);
 }
 
@@ -55,7 +47,7 @@ void shape_reduce_nonempty(const OpCall& call, OutputSpec& out) {
 
 void shape_reduce_dim(const OpCall& call, OutputSpec& out) {
     const Dims& in = call.inputs[0]->shape();
-    bool reduced[kMaxRank] = {};
+    std::array<bool, kMaxRank> reduced{};
     reduced[normalized_dim(call, call.attributes.integer(attribute::max_dim_dim), in.rank(), true)] = true;
     remove(in, reduced, call.attributes.integer(attribute::max_dim_keepdim) != 0, out);
     require_elements(call, out);

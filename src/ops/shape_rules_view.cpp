@@ -71,13 +71,8 @@ void shape_transpose(const OpCall& call, OutputSpec& out) {
 void shape_squeeze(const OpCall& call, OutputSpec& out) {
     const Tensor& x = *call.inputs[0];
     constexpr int dims = attribute::squeeze_dims;
-    bool named[kMaxRank] = {};
-    if (!call.attributes.present(dims)) std::fill(named, named + x.rank(), true);
-    for (int64_t i = 0; i < call.attributes.length(dims); ++i) {
-        const int d = normalized_dim(call, call.attributes.list(dims)[i], x.rank(), true);
-        if (named[d]) fail(ErrorKind::Value, "{}: dimension {} is named twice, shape {}", call.info.name, d, to_string(x.shape()));
-        named[d] = true;
-    }
+    auto named = named_dims(call, dims);
+    if (!call.attributes.present(dims)) named.fill(true);
     Dims kept;
     for (int d = 0; d < x.rank(); ++d) {
         if (!named[d] || x.shape()[d] != 1) kept.push_back(d);

@@ -18,13 +18,8 @@ Ref<Tensor> composite_normalize(const OpCall& call) {
     Tensor& x = *call.inputs[0];
     const DType t = own_dtype(x);
     require_floats(call, t);
+    named_dims(call, attribute::normalize_dim);  // checked under this name
     const Dims dims = call.list(attribute::normalize_dim);
-    bool named[kMaxRank] = {};
-    for (const int64_t given : dims) {
-        const int dim = normalized_dim(call, given, x.rank(), true);
-        if (named[dim]) fail(ErrorKind::Value, "{}: dimension {} is named twice in {}", call.info.name, dim, to_string(dims));
-        named[dim] = true;
-    }
     const Ref<Tensor> wide = in(x, wide_of(t));
     const Ref<Tensor> result = with_norm_one(*wide, call.attributes.real(attribute::normalize_p), dims, call.attributes.real(attribute::normalize_eps));
     return in(*result, t);

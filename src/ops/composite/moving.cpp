@@ -174,14 +174,10 @@ Ref<Tensor> composite_roll(const OpCall& call) {
 
 Ref<Tensor> composite_flip(const OpCall& call) {
     Tensor& x = *call.inputs[0];
-    const Dims dims = call.list(attribute::flip_dims);
-    bool flipped[kMaxRank] = {};
+    const auto flipped = named_dims(call, attribute::flip_dims);
     Ref<Tensor> view = Ref<Tensor>::share(&x);
-    for (const int64_t given : dims) {
-        const int d = normalized_dim(call, given, x.rank(), true);
-        if (flipped[d]) fail(ErrorKind::Value, "{}: dimension {} is named twice in {}", call.info.name, d, to_string(dims));
-        flipped[d] = true;
-        if (x.rank() > 0) view = op::slice(*view, d, std::nullopt, std::nullopt, -1);
+    for (int d = 0; d < x.rank(); ++d) {
+        if (flipped[static_cast<size_t>(d)]) view = op::slice(*view, d, std::nullopt, std::nullopt, -1);
     }
     return op::copy(*view);
 }

@@ -15,14 +15,8 @@ Ref<Tensor> without_nan(Tensor& x) {
 /// The dimensions of a reduction, checked under the caller's name.
 std::optional<std::span<const int64_t>> reduced(const OpCall& call, int position) {
     if (!call.attributes.present(position)) return std::nullopt;
-    const std::span dims(call.attributes.list(position), static_cast<size_t>(call.attributes.length(position)));
-    bool named[kMaxRank] = {};
-    for (const int64_t given : dims) {
-        const int dim = normalized_dim(call, given, call.inputs[0]->rank(), true);
-        if (named[dim]) fail(ErrorKind::Value, "{}: dimension {} is named twice", call.info.name, dim);
-        named[dim] = true;
-    }
-    return dims;
+    named_dims(call, position);
+    return std::span(call.attributes.list(position), static_cast<size_t>(call.attributes.length(position)));
 }
 
 }  // namespace
