@@ -36,12 +36,14 @@ struct ThreadPool::Loop {
     Crew* crew;
     // Guarded by the pool's mutex.
     int helpers_wanted;
-    int kept = 0;     // of those wanted: the room for waiters, which workers leave alone
-    int helpers = 0;  // threads inside run(), but for the caller
-    std::atomic<int64_t> taken{0};
+    int kept = 0;                        // of those wanted: the room for waiters, which workers leave alone
+    int helpers = 0;                     // threads inside run(), but for the caller
+    static constexpr size_t kLine = 64;  // of the cache: what different threads write lies on different ones
+    alignas(kLine) std::atomic<int64_t> taken{0};
     // The caller takes pieces from the front and its helpers from the back: so each core mostly sees neighbouring pieces, and the
     // same ones when the next loop runs over the same memory.
-    std::atomic<int64_t> front{0}, back{0};
+    alignas(kLine) std::atomic<int64_t> front{0};
+    alignas(kLine) std::atomic<int64_t> back{0};
     std::atomic<bool> failed{false};
     std::exception_ptr error{};  // written by the one thread that set `failed` first
 

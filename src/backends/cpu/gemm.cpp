@@ -1,5 +1,5 @@
 // The blocked product.  The inner kernel keeps kRows x 2 vectors of C in registers; A and B come packed: rows of A at a
-// fixed distance, B in strips as wide as the kernel.
+// fixed distance, B in strips as wide as the kernel.  What stays in the first-level cache is used where it is.
 #include "backends/cpu/simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -39,10 +39,20 @@ template <class T>
 struct Blocking {
     static constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
     static constexpr int64_t kWidth = kVectors * kLanes;                                 // columns of a strip
-    static constexpr int64_t kDepth = 1024 / static_cast<int64_t>(sizeof(T));            // of a block: a strip fills two thirds of the first-level cache
+    static constexpr int64_t kDepth = kDepthBytes / static_cast<int64_t>(sizeof(T));     // of a block
     static constexpr int64_t kDistance = kDepth + 64 / static_cast<int64_t>(sizeof(T));  // of packed rows: not a power of two, which would share cache sets
     static constexpr int64_t kHeight = 10 * kRows;                                       // of a block
 };
+
+/// __builtin_prefetch asks for a line to read unless the compiler may assume more of the processor: a second request, on the first write, then has to make it
+/// this core's own.
+HWY_INLINE void prefetch_to_write(const void* to) {
+#if HWY_ARCH_X86
+    asm volatile("prefetchw %0" ::"m"(*static_cast<const char*>(to)));
+#else
+    __builtin_prefetch(to, 1);
+#endif
+}
 
 template <class V>
 HWY_INLINE V multiply_add(V a, V b, V c) {
@@ -53,26 +63,49 @@ HWY_INLINE V multiply_add(V a, V b, V c) {
     }
 }
 
-/// R rows and one strip of C: set, or added to.
+/// What is read ahead, one line of the cache at each step of k.
+struct Ahead {
+    const char* line = nullptr;
+    int64_t step = 0;  // bytes
+};
+
+/// R rows and one strip of C: set, or added to.  What comes from memory (C, and `ahead`) is asked for while there is enough
+/// to compute; asked for all at once, it would hold up the loads of B.
 template <class T, int R>
-void multiply_strip(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, int64_t b_row, T* HWY_RESTRICT c, int64_t c_row, int64_t k, bool set) {
+void multiply_strip(const T* HWY_RESTRICT a, int64_t a_row, const T* HWY_RESTRICT b, int64_t b_row, T* HWY_RESTRICT c, int64_t c_row, int64_t k, bool set,
+                    Ahead ahead) {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
-    constexpr int64_t lanes = Blocking<T>::kLanes, distance = Blocking<T>::kDistance;
+    constexpr int64_t lanes = Blocking<T>::kLanes;
+    constexpr int kGroups = (R + 2) / 3;  // of rows with one address: beside it, the processor adds one or two distances
+    const T* rows[kGroups];
+#pragma GCC unroll 16
+    for (int g = 0; g < kGroups; ++g) rows[g] = a + 3 * g * a_row;
     V left[R], right[R];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) left[r] = right[r] = hn::Zero(d);
-    for (int64_t p = 0; p < k; ++p) {
+    const auto step = [&](int64_t p) HWY_ATTR {
         const V b0 = hn::LoadU(d, b), b1 = hn::LoadU(d, b + lanes);
         b += b_row;
+        __builtin_prefetch(ahead.line, 0, 2);  // to the second-level cache: the first has no room for it yet
+        ahead.line += ahead.step;
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
-            const V factor = hn::Set(d, a[r * distance]);
+            const V factor = hn::Set(d, rows[r / 3][r % 3 * a_row + p]);
             left[r] = multiply_add(factor, b0, left[r]);
             right[r] = multiply_add(factor, b1, right[r]);
         }
-        ++a;
+    };
+    const int64_t first = std::min<int64_t>(R, k);
+    const T* to_come = c;
+    for (int64_t p = 0; p < first; ++p) {
+        prefetch_to_write(to_come);
+        prefetch_to_write(to_come + lanes);
+        to_come += c_row;
+        step(p);
     }
+#pragma GCC unroll 4
+    for (int64_t p = first; p < k; ++p) step(p);
     // The block's sums are added to those before as a whole, so that rounding grows with the number of blocks and not with k.
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -84,7 +117,7 @@ void multiply_strip(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, int64_t b_
 }
 
 template <class T>
-using StripFn = void (*)(const T*, const T*, int64_t, T*, int64_t, int64_t, bool);
+using StripFn = void (*)(const T*, int64_t, const T*, int64_t, T*, int64_t, int64_t, bool, Ahead);
 
 template <class T, int... R>
 StripFn<T> strip_of(int rows, std::integer_sequence<int, R...>) {
@@ -227,6 +260,28 @@ void pack_strips(const Source<T>& from, int64_t at, int64_t row, int64_t column,
     }
 }
 
+/// The operands of the next piece, as lines.
+class NextLines {
+public:
+    static constexpr int64_t kLine = 64;
+    void add(const void* from, int64_t bytes) noexcept { ranges_[count_++] = {static_cast<const char*>(from), bytes}; }
+    Ahead take(int64_t lines) noexcept {
+        while (first_ < count_ && ranges_[first_].bytes <= 0) ++first_;
+        if (first_ == count_) return {};
+        Range& range = ranges_[first_];
+        range.bytes -= lines * kLine;
+        return {std::exchange(range.at, range.at + lines * kLine), kLine};
+    }
+
+private:
+    struct Range {
+        const char* at;
+        int64_t bytes;
+    };
+    Range ranges_[2];
+    int first_ = 0, count_ = 0;
+};
+
 template <class T>
 void gemm(const GemmPiece& piece, DType stored) {
     using B = Blocking<T>;
@@ -238,40 +293,56 @@ void gemm(const GemmPiece& piece, DType stored) {
     }
     const DType computed = accumulator_of(stored);
     const Source<T> from_a(piece.a, stored, computed), from_b(piece.b, stored, computed);
-    // Packing B pays where many rows use it and it would not stay in the first-level cache; but for the last strip, when not whole.
-    constexpr int64_t kNear = 32 * 1024 / static_cast<int64_t>(sizeof(T));
-    const bool useful = piece.m > 2 * kRows && piece.k * std::abs(piece.b_row) > kNear;
-    const bool direct = !useful && piece.b_column == 1 && from_b.as_stored();
+    constexpr int64_t kNear = kNearBytes / static_cast<int64_t>(sizeof(T));
+    // Packing B pays where many rows use it and, with its gaps, it would not stay in the first-level cache.
+    const bool near = is_near(piece.k, piece.n, computed);
+    const bool direct = piece.b_column == 1 && from_b.as_stored() && (piece.k * std::abs(piece.b_row) <= kNear || piece.m <= 2 * kRows);
+    // Rows of A are read where they are if each is used up at once; far apart, they would share cache sets.
+    constexpr int64_t kClose = 2048 / static_cast<int64_t>(sizeof(T));
+    const bool direct_a = near && piece.a_column == 1 && from_a.as_stored() && std::abs(piece.a_row) <= kClose;
     const int64_t whole = direct ? piece.n / strip * strip : 0, deepest = std::min(piece.k, B::kDepth);
     const int64_t strips = (piece.n - whole + strip - 1) / strip;
-    const Scratch rows(static_cast<size_t>(std::min(piece.m, B::kHeight) * B::kDistance) * sizeof(T));
+    const Scratch rows(static_cast<size_t>(direct_a ? 1 : std::min(piece.m, B::kHeight) * B::kDistance) * sizeof(T));
     const Scratch packed(static_cast<size_t>(std::max<int64_t>(1, strips * strip * deepest)) * sizeof(T));
+    NextLines next;
+    if (direct && direct_a && piece.a_row == piece.k && piece.b_row == piece.n) {
+        next.add(piece.next_a, piece.m * piece.k * static_cast<int64_t>(sizeof(T)));
+        next.add(piece.next_b, piece.k * piece.n * static_cast<int64_t>(sizeof(T)));
+    }
     for (int64_t k = 0; k < piece.k; k += B::kDepth) {
         const int64_t depth = std::min(B::kDepth, piece.k - k);
         if (whole < piece.n) pack_strips(from_b, k * piece.b_row + whole * piece.b_column, piece.b_row, piece.b_column, depth, piece.n - whole, packed.as<T>());
         for (int64_t i = 0; i < piece.m; i += B::kHeight) {
             const int64_t height = std::min(B::kHeight, piece.m - i), panels = (height + kRows - 1) / kRows;
-            pack_rows(from_a, i * piece.a_row + k * piece.a_column, piece.a_row, piece.a_column, height, depth, rows.as<T>());
-            for (int64_t j = 0; j < piece.n; j += strip) {
+            if (!direct_a) pack_rows(from_a, i * piece.a_row + k * piece.a_column, piece.a_row, piece.a_column, height, depth, rows.as<T>());
+            const T* const a = direct_a ? from_a.data() + i * piece.a_row : rows.as<T>();
+            const int64_t a_row = direct_a ? piece.a_row : B::kDistance;
+            const auto multiply_panel = [&](int64_t panel, int64_t j) {  // panels are of as equal heights as can be
                 const bool in_place = j < whole;
                 const T* const b = in_place ? from_b.data() + k * piece.b_row + j : packed.as<T>() + (j - whole) * depth;
                 const int64_t b_row = in_place ? piece.b_row : strip, width = std::min(strip, piece.n - j);
-                for (int64_t panel = 0, first = 0; panel < panels; ++panel) {  // of as equal heights as can be
-                    const int64_t r = height / panels + (panel < height % panels);
-                    const StripFn<T> run = strip_of<T>(static_cast<int>(r), std::make_integer_sequence<int, kRows>());
-                    T* const to = c + (i + first) * piece.c_row + j;
-                    const T* const a = rows.as<T>() + first * B::kDistance;
-                    if (width == strip) {
-                        run(a, b, b_row, to, piece.c_row, depth, k == 0);
-                    } else {
-                        T part[kRows * strip];
-                        if (k > 0) {
-                            for (int64_t l = 0; l < r; ++l) std::copy_n(to + l * piece.c_row, width, part + l * strip);
-                        }
-                        run(a, b, b_row, part, strip, depth, k == 0);
-                        for (int64_t l = 0; l < r; ++l) std::copy_n(part + l * strip, width, to + l * piece.c_row);
+                const int64_t r = height / panels + (panel < height % panels), first = height / panels * panel + std::min(panel, height % panels);
+                const StripFn<T> run = strip_of<T>(static_cast<int>(r), std::make_integer_sequence<int, kRows>());
+                T* const to = c + (i + first) * piece.c_row + j;
+                const Ahead ahead = next.take(depth);
+                if (width == strip) {
+                    run(a + first * a_row, a_row, b, b_row, to, piece.c_row, depth, k == 0, ahead);
+                } else {
+                    T part[kRows * strip];
+                    if (k > 0) {
+                        for (int64_t l = 0; l < r; ++l) std::copy_n(to + l * piece.c_row, width, part + l * strip);
                     }
-                    first += r;
+                    run(a + first * a_row, a_row, b, b_row, part, strip, depth, k == 0, ahead);
+                    for (int64_t l = 0; l < r; ++l) std::copy_n(part + l * strip, width, to + l * piece.c_row);
+                }
+            };
+            if (near) {
+                for (int64_t panel = 0; panel < panels; ++panel) {
+                    for (int64_t j = 0; j < piece.n; j += strip) multiply_panel(panel, j);
+                }
+            } else {
+                for (int64_t j = 0; j < piece.n; j += strip) {
+                    for (int64_t panel = 0; panel < panels; ++panel) multiply_panel(panel, j);
                 }
             }
         }

@@ -143,22 +143,43 @@ struct Tiling {
     }
 };
 
-/// Calls compute(index, i, j, m, n, to, to_row) for every tile, in pieces on the pool, and finishes what it produced.
+/// What this thread takes after `piece`: as far on as it came, or, at first, inwards, as loops are taken from both ends.
+int64_t guess_next(int64_t piece, int64_t pieces) {
+    constexpr int64_t kFar = 16;
+    static thread_local int64_t before = 0;
+    int64_t step = piece - std::exchange(before, piece);
+    if (step == 0 || std::abs(step) > kFar) step = 2 * piece < pieces ? 1 : -1;
+    return std::clamp<int64_t>(piece + step, 0, pieces - 1);
+}
+
+/// m rows and n columns of matrix `index` of the result, from (i, j) on.
+struct Tile {
+    int64_t index, i, j, m, n;
+};
+
+/// Calls compute(tile, to, to_row, next) for every tile, in pieces on the pool, and finishes what it produced.  `next` is what
+/// the same thread probably computes afterwards.
 template <class F>
 void for_tiles(const KernelCall& call, const MatrixProduct& p, DType produced, const Tiling& tile, F&& compute) {
     const Finisher finisher(p, produced);
     const int64_t tiles_m = (p.c.rows + tile.m - 1) / tile.m, tiles_n = (p.c.columns + tile.n - 1) / tile.n;
     const int64_t tiles = numel(p.batch) * tiles_m * tiles_n;
-    parallel_for(call, (tiles + tile.together - 1) / tile.together, [&](int64_t piece) {
+    const auto tile_at = [&](int64_t t) {
+        const int64_t i = t % tiles_m * tile.m, j = t / tiles_m % tiles_n * tile.n;
+        return Tile{t / (tiles_m * tiles_n), i, j, std::min(tile.m, p.c.rows - i), std::min(tile.n, p.c.columns - j)};
+    };
+    const int64_t pieces = ceil_div(tiles, tile.together);
+    parallel_for(call, pieces, [&](int64_t piece) {
         std::unique_ptr<Scratch> room;
         if (!finisher.in_place()) room = std::make_unique<Scratch>(static_cast<size_t>(tile.m * tile.n * size_of(produced)));
-        for (int64_t t = piece * tile.together; t < std::min(tiles, (piece + 1) * tile.together); ++t) {
-            const int64_t index = t / (tiles_m * tiles_n), j = t / tiles_m % tiles_n * tile.n, i = t % tiles_m * tile.m;
-            const int64_t m = std::min(tile.m, p.c.rows - i), n = std::min(tile.n, p.c.columns - j);
-            char* const to = room ? room->as<char>() : element(p.c, batch_offset(p.c, p.batch, index) + i * p.c.row + j, p.dtype);
-            const int64_t to_row = room ? n : p.c.row;
-            compute(index, i, j, m, n, to, to_row);
-            finisher.run(index, i, j, m, n, to, to_row);
+        const int64_t end = std::min(tiles, (piece + 1) * tile.together);
+        const int64_t piece_after = guess_next(piece, pieces);
+        for (int64_t t = piece * tile.together; t < end; ++t) {
+            const Tile now = tile_at(t), next = tile_at(t + 1 < end ? t + 1 : piece_after * tile.together);
+            char* const to = room ? room->as<char>() : element(p.c, batch_offset(p.c, p.batch, now.index) + now.i * p.c.row + now.j, p.dtype);
+            const int64_t to_row = room ? now.n : p.c.row;
+            compute(now, to, to_row, next);
+            finisher.run(now.index, now.i, now.j, now.m, now.n, to, to_row);
         }
     });
 }
@@ -172,8 +193,10 @@ const char* from_b(const MatrixProduct& p, int64_t index, int64_t j) {
 
 void multiply_blocked(const KernelCall& call, const MatrixProduct& p) {
     const GemmFn gemm = find_gemm(p.dtype);
-    for_tiles(call, p, accumulator_of(p.dtype), Tiling(p, 64), [&](int64_t index, int64_t i, int64_t j, int64_t m, int64_t n, char* to, int64_t to_row) {
-        gemm({m, n, p.a.columns, from_a(p, index, i), p.a.row, p.a.column, from_b(p, index, j), p.b.row, p.b.column, to, to_row}, p.dtype);
+    for_tiles(call, p, accumulator_of(p.dtype), Tiling(p, 64), [&](const Tile& t, char* to, int64_t to_row, const Tile& next) {
+        gemm({t.m, t.n, p.a.columns, from_a(p, t.index, t.i), p.a.row, p.a.column, from_b(p, t.index, t.j), p.b.row, p.b.column, to, to_row,
+              from_a(p, next.index, next.i), from_b(p, next.index, next.j)},
+             p.dtype);
     });
 }
 
@@ -264,12 +287,13 @@ bool make_dense(Matrices& m) {
     return false;
 }
 
-/// Whether oneDNN is the faster: not for what fits a few caches' lines, and not for a few rows, for which it brings B into
-/// another layout first.
+/// Whether oneDNN is the faster: not for what fits a few caches' lines, nor where B fits the first-level cache, where nothing
+/// has to be packed; and not for a few rows, for which it brings B into another layout first.
 bool suits_onednn(const MatrixProduct& p) {
     constexpr int64_t kFewRows = 28;
+    constexpr double kFew = 2.0 * 64 * 64 * 64;  // operations
     const double operations = 2.0 * static_cast<double>(p.c.rows) * static_cast<double>(p.c.columns) * static_cast<double>(p.a.columns);
-    if (operations <= 2.0 * 64 * 64 * 64) return false;
+    if (operations <= kFew || (p.dtype == DType::Float32 && is_near(p.a.columns, p.c.columns, p.dtype))) return false;
     return p.c.rows > kFewRows || p.b.column != 1;
 }
 
@@ -300,9 +324,9 @@ void multiply_onednn(const KernelCall& call, const MatrixProduct& p) {
                 ->pack(from_b(p, 0, j * tile.n), panels->as<char>() + j * panel_bytes);
         });
     }
-    for_tiles(call, p, produced, tile, [&](int64_t index, int64_t i, int64_t j, int64_t m, int64_t n, char* to, int64_t) {
-        const void* const b = packed ? panels->as<char>() + j / tile.n * panel_bytes : from_b(p, index, j);
-        OneDnnProduct::find(shape_of_tile(m, n))->run(from_a(p, index, i), b, to);
+    for_tiles(call, p, produced, tile, [&](const Tile& t, char* to, int64_t, const Tile&) {
+        const void* const b = packed ? panels->as<char>() + t.j / tile.n * panel_bytes : from_b(p, t.index, t.j);
+        OneDnnProduct::find(shape_of_tile(t.m, t.n))->run(from_a(p, t.index, t.i), b, to);
     });
 }
 
