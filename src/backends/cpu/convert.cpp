@@ -31,16 +31,23 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// bfloat16 is the upper half of a float32, rounded to even; written so that the compiler makes vectors of it.
-inline uint16_t upper_half(float value) noexcept {
-    const auto u = std::bit_cast<uint32_t>(value);
-    const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1)) >> 16, nan = (u >> 31) << 15 | 0x7fc0u;
-    return static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
-}
-
+/// bfloat16 is the upper half of a float32, rounded to even.  Few instructions, so that the processor sees far enough ahead to
+/// keep memory busy.
 void float_to_bfloat16(const float* from, uint16_t* to, int64_t n) {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) to[i] = upper_half(from[i]);
+    const hn::ScalableTag<float> d;
+    const hn::RebindToUnsigned<decltype(d)> du;
+    const hn::Rebind<uint16_t, decltype(d)> dh;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    const auto one = hn::Set(du, 1u), half = hn::Set(du, 0x7fffu), sign = hn::Set(du, 0x80000000u), nan = hn::Set(du, 0x7fc00000u);
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+        const auto x = hn::LoadU(d, from + i);
+        const auto u = hn::BitCast(du, x);
+        const auto rounded = hn::Add(hn::Add(u, half), hn::And(hn::ShiftRight<16>(u), one));
+        const auto kept = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(x)), hn::Or(hn::And(u, sign), nan), rounded);
+        hn::StoreU(hn::TruncateTo(dh, hn::ShiftRight<16>(kept)), dh, to + i);
+    }
+    for (; i < n; ++i) to[i] = BFloat16(from[i]).bits;
 }
 
 void bfloat16_to_float(const uint16_t* from, float* to, int64_t n) {
