@@ -130,6 +130,7 @@ void layer_out(const NormRow<T>& r, T middle, T rest, T inverse) {
     const hn::ScalableTag<T> d;
     const auto m = hn::Set(d, middle), q = hn::Set(d, rest), k = hn::Set(d, inverse);
     vectors(d, 0, r.n, [&](int64_t at, auto mask, auto whole) {
+        __builtin_prefetch(r.x + r.n + at);  // most often the next row, and the next page, at which the processor's own prefetching ends
         auto v = hn::Mul(hn::Sub(hn::Sub(load(d, mask, whole, r.x + at), m), q), k);
         if constexpr (weighted && biased) {
             v = hn::MulAdd(v, load(d, mask, whole, r.weight + at), load(d, mask, whole, r.bias + at));
@@ -167,6 +168,7 @@ void rms_out(const NormRow<T>& r, T inverse) {
     const hn::ScalableTag<T> d;
     const auto k = hn::Set(d, inverse);
     vectors(d, 0, r.n, [&](int64_t at, auto mask, auto whole) {
+        __builtin_prefetch(r.x + r.n + at);
         auto v = hn::Mul(load(d, mask, whole, r.x + at), k);
         if (r.weight) v = hn::Mul(v, load(d, mask, whole, r.weight + at));
         store<streamed>(d, v, mask, whole, r.out + at);
