@@ -21,8 +21,14 @@ namespace clikart::cpu {
 
 enum class SoftmaxKind { Plain, Log, OfNegative };
 
-/// One row of n contiguous elements; `out` may be `in`.
-using SoftmaxRow = void (*)(const void* in, void* out, int64_t n);
+/// One row of n contiguous elements.
+struct SoftmaxRow {
+    const void* in;
+    void* out;   // may be `in`
+    void* work;  // of n elements; `out` where that is written but once
+    int64_t n;
+    bool streamed;  // `out` goes past the caches, and is aligned for that
+};
 
 /// Columns of n elements; pitches are between their elements.  `out` may be `in`.
 struct SoftmaxColumns {
@@ -39,7 +45,7 @@ inline constexpr int64_t kSumLanes = 16;  // fixed, so that the sum's order is t
 inline constexpr int64_t kColumnWork = (kSumLanes + 2) * static_cast<int64_t>(sizeof(double));
 
 struct SoftmaxFns {
-    SoftmaxRow row;
+    void (*row)(const SoftmaxRow&);
     void (*columns)(const SoftmaxColumns&);
 };
 
@@ -52,13 +58,14 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class T, SoftmaxKind Kind>
-void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
+template <class T, SoftmaxKind Kind, bool streamed>
+void softmax_row(const SoftmaxRow& row) {
     const hn::CappedTag<T, kSumLanes> d;
     constexpr auto step = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, kSumLanes>()));
     using V = hn::Vec<decltype(d)>;
-    const auto* in = static_cast<const T*>(in_bytes);
-    auto* out = static_cast<T*>(out_bytes);
+    const auto* const in = static_cast<const T*>(row.in);
+    auto *const out = static_cast<T*>(row.out), *const work = static_cast<T*>(row.work);
+    const int64_t n = row.n;
     constexpr T lowest = -std::numeric_limits<T>::infinity();
 
     const V nothing = hn::Set(d, lowest);
@@ -90,7 +97,7 @@ void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
         vectors(d, block, std::min(n, block + kSumBlock), [&](int64_t at, auto mask, auto whole) {
             const V e = exp(d, hn::Sub(input(at, mask, whole), shift));
             V& s = sums[at % kSumLanes / step];
-            if constexpr (Kind != SoftmaxKind::Log) store(d, e, mask, whole, out + at);
+            if constexpr (Kind != SoftmaxKind::Log) store(d, e, mask, whole, work + at);
             if constexpr (whole) {
                 s = hn::Add(s, e);
             } else {
@@ -103,14 +110,21 @@ void softmax_row(const void* in_bytes, void* out_bytes, int64_t n) {
         }
         sum += static_cast<double>(lanes[0]);
     }
-    if constexpr (Kind == SoftmaxKind::Log) {
-        const V log_of_sum = hn::Set(d, static_cast<T>(std::log(sum)));
-        vectors(d, 0, n,
-                [&](int64_t at, auto mask, auto whole) { store(d, hn::Sub(hn::Sub(input(at, mask, whole), shift), log_of_sum), mask, whole, out + at); });
-    } else {
-        const V part = hn::Set(d, static_cast<T>(1 / sum));  // the sum is at least 1; dividing each takes longer than its exp
-        vectors(d, 0, n, [&](int64_t at, auto mask, auto whole) { store(d, hn::Mul(load(d, mask, whole, out + at), part), mask, whole, out + at); });
-    }
+    const V log_of_sum = hn::Set(d, static_cast<T>(std::log(sum)));
+    const V part = hn::Set(d, static_cast<T>(1 / sum));  // the sum is at least 1; dividing each takes longer than its exp
+    vectors(d, 0, n, [&](int64_t at, auto mask, auto whole) {
+        __builtin_prefetch(in + n + at);  // most often the next row, and other pages, at which the processor's own prefetching ends
+        if constexpr (Kind == SoftmaxKind::Log) {
+            store<streamed>(d, hn::Sub(hn::Sub(input(at, mask, whole), shift), log_of_sum), mask, whole, out + at);
+        } else {
+            store<streamed>(d, hn::Mul(load(d, mask, whole, work + at), part), mask, whole, out + at);
+        }
+    });
+}
+template <class T, SoftmaxKind Kind>
+void softmax_row(const SoftmaxRow& row) {
+    if (row.streamed) return softmax_row<T, Kind, true>(row);
+    softmax_row<T, Kind, false>(row);
 }
 
 template <class T, SoftmaxKind Kind>
@@ -212,7 +226,7 @@ private:
     Dims shape_, strides_in_, strides_out_;                     // without the dimension that sums to one,
     int64_t extent_ = 1, step_in_ = 1, step_out_ = 1;           // which is here;
     int64_t run_ = 1, next_in_ = 0, next_out_ = 0, above_ = 1;  // the last of shape_, and all above it
-    bool as_columns_ = false, direct_ = false;
+    bool as_columns_ = false, direct_ = false, streamed_ = false;
 };
 
 Normalisation::Normalisation(const KernelCall& call, SoftmaxKind kind)
@@ -242,18 +256,32 @@ Normalisation::Normalisation(const KernelCall& call, SoftmaxKind kind)
     above_ = numel(shape_);
     as_columns_ = step_out_ != 1 && next_out_ == 1 && run_ >= kFewestColumns && std::abs(next_in_) <= std::abs(step_in_);
     direct_ = dtype_ == lane_ && (as_columns_ ? next_in_ == 1 : step_in_ == 1 && step_out_ == 1);
+    // A row is put together in the second-level cache, if it fits there.
+    constexpr int64_t kLongest = int64_t{512} << 10;  // bytes
+    const auto aligned = [&](int64_t elements) { return elements * bytes_ % static_cast<int64_t>(kMemoryAlignment) == 0; };
+    bool rows_aligned = reinterpret_cast<uintptr_t>(out_.data) % kMemoryAlignment == 0 && aligned(next_out_);
+    for (int d = 0; d < shape_.rank(); ++d) rows_aligned &= aligned(strides_out_[d]);
+    streamed_ = direct_ && !as_columns_ && extent_ * bytes_ <= kLongest && rows_aligned && run_ * above_ * extent_ * bytes_ >= kStreamedBytes;
 }
 
 void Normalisation::rows(const char* from, char* to, int64_t count) const {
     if (direct_) {
-        for (int64_t r = 0; r < count; ++r) fns_.row(from + r * next_in_ * bytes_, to + r * next_out_ * bytes_, extent_);
+        const Scratch work(static_cast<size_t>(streamed_ ? extent_ * lane_bytes_ : 1));
+        for (int64_t r = 0; r < count; ++r) {
+            char* const out = to + r * next_out_ * bytes_;
+            fns_.row({from + r * next_in_ * bytes_, out, streamed_ ? work.as<char>() : out, extent_, streamed_});
+        }
+        if (streamed_) hwy::FlushStream();
         return;
     }
     const int64_t pitch = extent_ + kRowsTogether;  // seldom a power of two
     const Scratch tile(static_cast<size_t>(count * pitch * lane_bytes_));
     const BoxDim gathered[] = {{count, next_in_, pitch}, {extent_, step_in_, 1}}, scattered[] = {{count, pitch, next_out_}, {extent_, 1, step_out_}};
     move_box(gathered, from, bytes_, tile.as<void>(), lane_bytes_, load_);
-    for (int64_t r = 0; r < count; ++r) fns_.row(tile.as<char>() + r * pitch * lane_bytes_, tile.as<char>() + r * pitch * lane_bytes_, extent_);
+    for (int64_t r = 0; r < count; ++r) {
+        char* const row = tile.as<char>() + r * pitch * lane_bytes_;
+        fns_.row({row, row, row, extent_, false});
+    }
     move_box(scattered, tile.as<void>(), lane_bytes_, to, bytes_, store_);
 }
 
