@@ -42,7 +42,33 @@ clikart_tensor* clikart_capture_input(const char* name, clikart_dtype dtype, con
     });
 }
 
+int clikart_capture_begin_running(bool strict) {
+    return guarded([&] {
+        capture::begin_running(strict);
+        return 0;
+    });
+}
+
+clikart_tensor* clikart_capture_value(const char* name, const clikart_tensor* value) {
+    return guarded([&] { return to_handle(capture::input(checked_tensor(value, "capture_value"), checked_text(name, "capture_value", "the name"))); });
+}
+
+const char* clikart_capture_obstacle(void) {
+    return guarded([]() -> const char* {
+        const std::string* why = capture::obstacle();
+        return why ? why->c_str() : "";
+    });
+}
+
+int clikart_capture_sizes_asked(void) {
+    return guarded([] { return static_cast<int>(capture::sizes_asked()); });
+}
+
 clikart_graph* clikart_capture_end(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs) {
+    return clikart_capture_end_for(outputs, names, n_outputs, false);
+}
+
+clikart_graph* clikart_capture_end_for(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs, bool any_sizes) {
     return guarded([&] {
         try {
             OperandList list;
@@ -50,12 +76,16 @@ clikart_graph* clikart_capture_end(const clikart_tensor* const* outputs, const c
             if (n_outputs > 0 && !names) fail(ErrorKind::Type, "capture_end: the list of names is NULL");
             std::vector<std::string> texts;
             for (size_t i = 0; i < n_outputs; ++i) texts.emplace_back(checked_text(names[i], "capture_end", "a name"));
-            return reinterpret_cast<clikart_graph*>(capture::end(list.span(), std::move(texts)).leak());
+            return reinterpret_cast<clikart_graph*>(capture::end(list.span(), std::move(texts), any_sizes).leak());
         } catch (...) {
             capture::cancel();
             throw;
         }
     });
+}
+
+bool clikart_capturing(void) {
+    return capture::active();
 }
 
 void clikart_capture_cancel(void) {

@@ -1,6 +1,7 @@
 #include <clikart/ops.h>
 
 #include "boundary.h"
+#include "ops/recorder.h"
 
 using namespace clikart;
 
@@ -53,12 +54,16 @@ const int64_t* clikart_tensor_shape(const clikart_tensor* tensor) {
         if (!tensor) return nullptr;
         const Tensor& t = *from_handle<Tensor>(tensor);
         settle_size(t, "shape");
+        note_size_asked(t);
         return t.shape().data();
     });
 }
 
 const int64_t* clikart_tensor_strides(const clikart_tensor* tensor) {
-    return tensor ? from_handle<Tensor>(tensor)->strides().data() : nullptr;
+    if (!tensor) return nullptr;
+    const Tensor& t = *from_handle<Tensor>(tensor);
+    note_size_asked(t);
+    return t.strides().data();
 }
 
 int64_t clikart_tensor_numel(const clikart_tensor* tensor) {
@@ -66,6 +71,7 @@ int64_t clikart_tensor_numel(const clikart_tensor* tensor) {
         if (!tensor) return 0;
         const Tensor& t = *from_handle<Tensor>(tensor);
         settle_size(t, "numel");
+        note_size_asked(t);
         return t.numel();
     });
 }
@@ -73,6 +79,7 @@ int64_t clikart_tensor_numel(const clikart_tensor* tensor) {
 bool clikart_tensor_is_contiguous(const clikart_tensor* tensor) {
     if (!tensor) return false;
     const Tensor& t = *from_handle<Tensor>(tensor);
+    note_size_asked(t);
     return !t.size_known() || t.is_contiguous();  // what has its size yet to come will be
 }
 
@@ -129,6 +136,7 @@ int clikart_tensor_wait_writable(const clikart_tensor* tensor, int64_t timeout_n
 void* clikart_tensor_data(const clikart_tensor* tensor) {
     return guarded([&]() -> void* {
         const Tensor& t = checked_tensor(tensor, "data");
+        note_value_read(t);
         settle(t, "data");
         t.storage().show();
         if (t.data()) return t.data();

@@ -5,7 +5,7 @@ from pathlib import Path as _Path
 from .tensor import Size, Tensor, tensor  # first: the other modules need the class, and it needs them
 
 # isort: split
-from . import graph, memory, nn
+from . import graph, memory, nn, pytree
 from ._enums import (
     ClikaRTError,
     ClikaRTFileError,
@@ -41,6 +41,8 @@ from ._library import lib as _lib
 from ._library import text as _text
 from ._refused import int_argument as _int_argument
 from .borrow import from_numpy
+from .capture import trace
+from .compiled import Compiled, State, TensorSpec, compile
 from .creation import (
     empty,
     empty_like,
@@ -62,7 +64,6 @@ from .dlpack import ClikaRTBufferError, from_dlpack
 from .dtype import DType
 from .evaluation import async_eval, eval, synchronize
 from .files import load, save
-from .graph import trace
 from .linalg import einsum
 from .log import set_log_hook
 from .ops import *  # noqa: F403
@@ -115,11 +116,14 @@ __all__ = [  # noqa: PLE0604
     "ClikaRTTypeError",
     "ClikaRTValueError",
     "DType",
+    "Compiled",
     "Device",
     "Generator",
     "Size",
+    "State",
     "Stream",
     "Tensor",
+    "TensorSpec",
     "allclose",
     "aminmax",
     "async_eval",
@@ -129,6 +133,7 @@ __all__ = [  # noqa: PLE0604
     "cat",
     "chunk",
     "clone",
+    "compile",
     "complex64",
     "complex128",
     "contiguous",
@@ -161,6 +166,7 @@ __all__ = [  # noqa: PLE0604
     "meshgrid",
     "meta_init",
     "nn",
+    "pytree",
     "normal_",
     "num_threads",
     "ones",

@@ -1,6 +1,7 @@
 // ClikaRT for C++20.  Header-only over the C ABI of libclikart, so it works with any compiler and standard library.
 #pragma once
 
+#include <ClikaRT/compile.h>
 #include <ClikaRT/enums.h>
 #include <ClikaRT/error.h>
 #include <ClikaRT/graph.h>

@@ -51,6 +51,12 @@ public:
     /// Non-null while the tensor stands for a value of a graph that is recorded: the graph node it is an output of.
     /// The node is an object of the graph layer, which this layer only keeps alive.
     Ref<Object> node;
+    /// Where a capture that runs what it records knows a tensor that has a value: the capture's number, 0 for none, and a place
+    /// in its list.
+    struct Recorded {
+        uint64_t capture = 0;
+        size_t place = 0;
+    } recorded;
 
 private:
     ~Tensor() override { Storage::let_go(std::move(storage_)); }

@@ -5,34 +5,77 @@
 
 #include "ops/recorder.h"
 #include "ops/settings.h"
+#include "ops/settle.h"
 
 namespace clikart::capture {
 namespace {
 
 class GraphRecorder final : public Recorder {
 public:
+    GraphRecorder(bool running, bool strict) noexcept : running(running), strict_(strict) {}
+
     Results record(const OpCall& call, const DTypes& dtypes, const OutputSpec& spec) override {
-        auto node = make_ref<Node>(call.info.code, call.info.kind, id, call.attributes);
-        for (Tensor* input : call.inputs) node->inputs.push_back(Ref<Tensor>::share(input));
-        if (call.generator) node->generator = Ref<Generator>::share(call.generator);
         Results results;
         results[0] = call.info.kind == NodeKind::View ? make_ref<Tensor>(dtypes.result, spec.shape, spec.strides, spec.offset, call.inputs[0]->storage_ref())
                                                       : make_tensor(dtypes.result, spec.shape, Device{});
-        results[0]->node = std::move(node);
-        if (call.info.n_outputs > 1) {  // a node of its own, that refers to the first
-            auto second = make_ref<Node>(OpCode::Result, call.info.kind, id);
-            second->inputs.push_back(results[0]);
-            results[1] = make_tensor(dtypes.second, spec.shape, Device{});
-            results[1]->node = std::move(second);
-        }
+        if (call.info.n_outputs > 1) results[1] = make_tensor(dtypes.second, spec.shape, Device{});
+        add(call, results);
         return results;
+    }
+
+    void note(const OpCall& call, const Results& results) override {
+        if (!why.empty()) return;
+        Results twins;
+        for (size_t i = 0; i < results.size() && results[i]; ++i) twins[i] = make_tensor(results[i]->dtype(), results[i]->shape(), Device{});
+        add(call, twins);
+        for (size_t i = 0; i < results.size() && results[i]; ++i) know(*results[i], std::move(twins[i]));
+    }
+
+    void give_up(std::string reason) override {
+        if (strict_) fail(ErrorKind::Runtime, "compile: {}, which cannot be recorded into a graph", reason);
+        if (why.empty()) why = std::move(reason);
+        twins_.clear();
+    }
+
+    void size_asked(const Tensor& tensor) noexcept override { sizes_asked |= tensor.recorded.capture == id; }
+
+    /// From now on `tensor` is what `twin` stands for.
+    void know(Tensor& tensor, Ref<Tensor> twin) {
+        tensor.recorded = {id, twins_.size()};
+        twins_.push_back(std::move(twin));
+    }
+    /// The stand-in of a tensor that was recorded, else the tensor.
+    Tensor* twin_of(Tensor* tensor) const noexcept {
+        return running && tensor->recorded.capture == id && why.empty() ? twins_[tensor->recorded.place].get() : tensor;
     }
 
     static inline std::atomic<uint64_t> next_id{1};
     const uint64_t id = next_id.fetch_add(1, std::memory_order_relaxed);
+    const bool running;
     std::vector<Ref<Tensor>> inputs;
     std::vector<std::string> names;
+    std::vector<Ref<Tensor>> effects;  // what is computed even if nobody needs it: a generator goes on
+    std::string why;                   // the graph was given up
+    bool sizes_asked = false;
     const Mode mode_before = thread_mode();
+
+private:
+    /// Makes the results outputs of a new node.
+    void add(const OpCall& call, Results& results) {
+        auto node = make_ref<Node>(call.info.code, call.info.kind, id, recorded_++, call.attributes);
+        for (Tensor* input : call.inputs) node->inputs.push_back(Ref<Tensor>::share(twin_of(input)));
+        if (call.generator) node->generator = Ref<Generator>::share(call.generator);
+        results[0]->node = std::move(node);
+        if (call.info.kind == NodeKind::Random) effects.push_back(results[0]);
+        if (!results[1]) return;
+        auto second = make_ref<Node>(OpCode::Result, call.info.kind, id, recorded_++);  // a node of its own, that refers to the first
+        second->inputs.push_back(results[0]);
+        results[1]->node = std::move(second);
+    }
+
+    const bool strict_;
+    uint64_t recorded_ = 0;
+    std::vector<Ref<Tensor>> twins_;  // where calls are run: the stand-ins of all their results
 };
 
 thread_local std::unique_ptr<GraphRecorder> current;
@@ -42,36 +85,76 @@ GraphRecorder& require() {
     return *current;
 }
 
+GraphRecorder& start(bool running, bool strict) {
+    if (current) fail(ErrorKind::Runtime, "capture: the calling thread is already recording a graph");
+    current = std::make_unique<GraphRecorder>(running, strict);
+    thread_recorder() = current.get();
+    return *current;
+}
+
 std::unique_ptr<GraphRecorder> stop() noexcept {
+    thread_settings.recording = false;
     thread_recorder() = nullptr;
-    set_thread_mode(current->mode_before);  // which was possible then
+    if (!current->running) set_thread_mode(current->mode_before);  // which was possible then
     return std::move(current);
 }
 
-}  // namespace
-
-void begin() {
-    if (current) fail(ErrorKind::Runtime, "capture: the calling thread is already recording a graph");
-    current = std::make_unique<GraphRecorder>();
-    thread_recorder() = current.get();
-    set_thread_mode(Mode::Capture);
-}
-
-Ref<Tensor> input(DType dtype, const Dims& shape, std::string name) {
-    GraphRecorder& recorder = require();
-    checked_numel(shape, "capture");
-    auto node = make_ref<Node>(OpCode::Input, NodeKind::Input, recorder.id);
+Ref<Tensor> add_input(GraphRecorder& recorder, DType dtype, const Dims& shape, std::string name) {
     Ref<Tensor> stand_in = make_tensor(dtype, shape, Device{});
-    stand_in->node = std::move(node);
+    stand_in->node = make_ref<Node>(OpCode::Input, NodeKind::Input, recorder.id, 0);
     recorder.inputs.push_back(stand_in);
     recorder.names.push_back(std::move(name));
     return stand_in;
 }
 
-Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> output_names) {
+}  // namespace
+
+void begin() {
+    start(false, true);
+    set_thread_mode(Mode::Capture);
+}
+
+void begin_running(bool strict) {
+    if (thread_mode() == Mode::Capture) fail(ErrorKind::Runtime, "capture: the calling thread is already recording a graph");
+    start(true, strict);
+    thread_settings.recording = true;
+}
+
+Ref<Tensor> input(DType dtype, const Dims& shape, std::string name) {
+    GraphRecorder& recorder = require();
+    checked_numel(shape, "capture");
+    return add_input(recorder, dtype, shape, std::move(name));
+}
+
+Ref<Tensor> input(const Tensor& value, std::string name) {
+    GraphRecorder& recorder = require();
+    if (!recorder.running) fail(ErrorKind::Runtime, "capture: calls are not run, so inputs have no values");
+    settle_size(value, "capture");
+    Ref<Tensor> own = make_view(value, value.dtype(), value.shape(), value.strides(), value.offset());
+    recorder.know(*own, add_input(recorder, value.dtype(), value.shape(), std::move(name)));
+    return own;
+}
+
+bool active() noexcept {
+    return current != nullptr;
+}
+
+const std::string* obstacle() {
+    const GraphRecorder& recorder = require();
+    return recorder.why.empty() ? nullptr : &recorder.why;
+}
+
+bool sizes_asked() {
+    return require().sizes_asked;
+}
+
+Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> output_names, bool any_sizes) {
     require();
     const std::unique_ptr<GraphRecorder> done = stop();
-    return make_ref<ModelGraph>(done->inputs, std::move(done->names), outputs, std::move(output_names), done->id);
+    if (!done->why.empty()) fail(ErrorKind::Runtime, "compile: {}, which cannot be recorded into a graph", done->why);
+    std::vector<Tensor*> results;
+    for (Tensor* output : outputs) results.push_back(done->twin_of(output));
+    return make_ref<ModelGraph>(done->inputs, std::move(done->names), done->effects, results, std::move(output_names), done->id, any_sizes);
 }
 
 void cancel() noexcept {

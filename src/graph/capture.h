@@ -1,5 +1,5 @@
 // Recording the calling thread's operators into a ModelGraph.
-// One capture per thread at a time; begin, input, end and cancel act on the calling thread's.
+// One capture per thread at a time; all functions act on the calling thread's.
 #pragma once
 
 #include <string>
@@ -9,12 +9,27 @@
 
 namespace clikart::capture {
 
-/// From now on the thread's calls are recorded and no kernel runs for them.  Throws ClikaRTError when they already are.
+/// From now on the thread's calls are recorded and no kernel runs for them.  Throws RuntimeError when they already are.
 void begin();
-/// The stand-in for the graph's next input.  Throws ValueError for a bad shape, ClikaRTError without a capture.
+/// The same, but the calls are run as well.  What cannot be recorded ends the recording, not the program: see obstacle().  Where
+/// that is to be `strict`, it throws instead.
+void begin_running(bool strict);
+
+/// The stand-in for the graph's next input.  Throws ValueError for a bad shape, RuntimeError without a capture.
 Ref<Tensor> input(DType dtype, const Dims& shape, std::string name);
+/// The graph's next input where calls are run: a tensor of its own over the memory of `value`.
+Ref<Tensor> input(const Tensor& value, std::string name);
+
+/// Whether there is a capture.
+bool active() noexcept;
+/// Why the graph was given up; null when it was not.  Valid until the capture ends.
+const std::string* obstacle();
+/// Whether somebody asked for sizes of what is computed from inputs, so that the graph may hold only for them.
+bool sizes_asked();
+
 /// Ends the capture and freezes what the outputs depend on; the thread computes again, also when this throws.
-Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> output_names);
+/// `any_sizes`: the graph runs for inputs of other sizes, too.  Throws RuntimeError for a graph that was given up.
+Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> output_names, bool any_sizes);
 /// Ends the capture, if there is one, and drops what it recorded.
 void cancel() noexcept;
 

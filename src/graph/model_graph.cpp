@@ -24,69 +24,61 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-ModelGraph::ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::string> input_names, std::span<Tensor* const> outputs,
-                       std::vector<std::string> output_names, uint64_t capture)
-    : Object(ObjectKind::Graph), input_names_(std::move(input_names)), output_names_(std::move(output_names)) {
+ModelGraph::ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::string> input_names, std::span<const Ref<Tensor>> effects,
+                       std::span<Tensor* const> outputs, std::vector<std::string> output_names, uint64_t capture, bool any_sizes)
+    : Object(ObjectKind::Graph), input_names_(std::move(input_names)), output_names_(std::move(output_names)), any_sizes_(any_sizes) {
     check_unique(input_names_, "inputs");
     check_unique(output_names_, "outputs");
     // Keyed by node for what was recorded and by tensor for what has a value.
     std::unordered_map<const Object*, int32_t> numbers;
-    const auto add = [&](const Object* key, Step step) {
+    const auto key_of = [](const Tensor& t) -> const Object* { return t.node ? t.node.get() : static_cast<const Object*>(&t); };
+    const auto add = [&](const Tensor& t, Step step) {
         const auto number = static_cast<int32_t>(steps_.size());
-        numbers.emplace(key, number);
+        numbers.emplace(key_of(t), number);
         steps_.push_back(std::move(step));
         return number;
     };
     for (const Ref<Tensor>& input : inputs) {
-        input_steps_.push_back(add(input->node.get(), {OpCode::Input, NodeKind::Input, {}, {}, input->dtype(), input->shape(), nullptr, nullptr, {}}));
+        input_steps_.push_back(add(*input, {OpCode::Input, NodeKind::Input, {}, {}, input->dtype(), input->shape(), nullptr, nullptr, {}}));
     }
-    const auto key_of = [](const Tensor& t) -> const Object* { return t.node ? t.node.get() : static_cast<const Object*>(&t); };
 
-    // Depth first with a stack of its own; a node is added when all its inputs have been.
-    std::vector<Tensor*> stack;
-    for (Tensor* output : outputs) {
-        stack.push_back(output);
-        while (!stack.empty()) {
-            Tensor* t = stack.back();
-            if (numbers.contains(key_of(*t))) {
-                stack.pop_back();
-                continue;
-            }
-            if (!t->node) {
-                const bool constant = t->number;
-                add(t, {constant ? OpCode::Constant : OpCode::External,
-                        constant ? NodeKind::Constant : NodeKind::External,
-                        {},
-                        {},
-                        t->dtype(),
-                        t->shape(),
-                        Ref<Tensor>::share(t),
-                        nullptr,
-                        {}});
-                stack.pop_back();
-                continue;
-            }
-            const auto& node = static_cast<const Node&>(*t->node);
-            if (node.capture != capture) fail(ErrorKind::Value, "trace: the tensor {} belongs to another capture", describe(*t));
-            bool ready = true;
-            for (const Ref<Tensor>& input : node.inputs) {
-                if (numbers.contains(key_of(*input))) continue;
-                stack.push_back(input.get());
-                ready = false;
-            }
-            if (!ready) continue;
-            Step step{node.op, node.kind, node.attributes, {}, t->dtype(), t->shape(), nullptr, node.generator, {}};
-            for (const Ref<Tensor>& input : node.inputs) step.inputs.push_back(numbers.at(key_of(*input)));
-            add(&node, std::move(step));
-            stack.pop_back();
+    // What is needed, found with a stack of its own: chains may be long.
+    std::vector<Tensor*> stack(outputs.begin(), outputs.end()), needed;
+    for (const Ref<Tensor>& effect : effects) stack.push_back(effect.get());
+    std::unordered_set<const Object*> seen;
+    while (!stack.empty()) {
+        Tensor* const t = stack.back();
+        stack.pop_back();
+        if (numbers.contains(key_of(*t)) || !seen.insert(key_of(*t)).second) continue;
+        if (!t->node) {
+            const bool constant = t->number;
+            const NodeKind kind = constant ? NodeKind::Constant : NodeKind::External;
+            add(*t, {constant ? OpCode::Constant : OpCode::External, kind, {}, {}, t->dtype(), t->shape(), Ref<Tensor>::share(t), nullptr, {}});
+            continue;
         }
-        output_values_.push_back(numbers.at(key_of(*output)));
+        const auto& node = static_cast<const Node&>(*t->node);
+        if (node.capture != capture) fail(ErrorKind::Value, "trace: the tensor {} belongs to another capture", describe(*t));
+        needed.push_back(t);
+        for (const Ref<Tensor>& input : node.inputs) stack.push_back(input.get());
     }
+    const auto node_of = [](const Tensor* t) -> const Node& { return static_cast<const Node&>(*t->node); };
+    std::sort(needed.begin(), needed.end(), [&](const Tensor* a, const Tensor* b) { return node_of(a).order < node_of(b).order; });
+    for (const Tensor* t : needed) {
+        const Node& node = node_of(t);
+        Step step{node.op, node.kind, node.attributes, {}, t->dtype(), t->shape(), nullptr, node.generator, {}};
+        for (const Ref<Tensor>& input : node.inputs) step.inputs.push_back(numbers.at(key_of(*input)));
+        add(*t, std::move(step));
+    }
+    for (const Tensor* output : outputs) output_values_.push_back(numbers.at(key_of(*output)));
 
     // A value ends after its last reader, unless it goes out.
     std::vector<int32_t> last(steps_.size(), -1);
     for (size_t i = 0; i < steps_.size(); ++i) {
         for (const int32_t value : steps_[i].inputs) last[static_cast<size_t>(value)] = static_cast<int32_t>(i);
+    }
+    // What nobody reads, a random operator's result, ends with its own step.
+    for (size_t i = 0; i < steps_.size(); ++i) {
+        if (last[i] < 0 && steps_[i].kind == NodeKind::Random) last[i] = static_cast<int32_t>(i);
     }
     for (const int32_t value : output_values_) last[static_cast<size_t>(value)] = -1;
     for (size_t value = 0; value < last.size(); ++value) {
@@ -102,10 +94,11 @@ std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const 
         if (inputs[i]->node && thread_mode() != Mode::Capture) require_value(*inputs[i], "run");
         settle_size(*inputs[i], "run");
         const Step& expected = steps_[static_cast<size_t>(input_steps_[i])];
-        if (inputs[i]->dtype() == expected.dtype && inputs[i]->shape() == expected.shape) continue;
+        const bool fits = any_sizes_ ? inputs[i]->rank() == expected.shape.rank() : inputs[i]->shape() == expected.shape;
+        if (inputs[i]->dtype() == expected.dtype && fits) continue;
         const bool shape = inputs[i]->dtype() == expected.dtype;
         fail(shape ? ErrorKind::Value : ErrorKind::Type, "run: input '{}' is {}, the graph was traced for {} {}", input_names_[i], describe(*inputs[i]),
-             name_of(expected.dtype), to_string(expected.shape));
+             name_of(expected.dtype), any_sizes_ ? fmt::format("of rank {}", expected.shape.rank()) : to_string(expected.shape));
     }
     std::vector<Ref<Tensor>> values(steps_.size());
     std::unordered_map<int32_t, Ref<Tensor>> second;  // results, by the step that made both

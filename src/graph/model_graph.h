@@ -26,10 +26,11 @@ public:
         std::vector<int32_t> ends;  // values nobody needs after this step
     };
 
-    /// Freezes what `outputs` depend on.  `inputs` are the stand-ins of the capture, in order.
-    /// Throws ValueError when an output comes from another capture, and for names that are not unique.
-    ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::string> input_names, std::span<Tensor* const> outputs,
-               std::vector<std::string> output_names, uint64_t capture);
+    /// Freezes what `outputs` and `effects` depend on, in the order of recording.  `inputs` are the stand-ins of the capture, in order.
+    /// `any_sizes`: it holds for other sizes of the inputs than they had.  Throws ValueError when an output comes from another capture, and for names that are
+    /// not unique.
+    ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::string> input_names, std::span<const Ref<Tensor>> effects,
+               std::span<Tensor* const> outputs, std::vector<std::string> output_names, uint64_t capture, bool any_sizes);
 
     const std::vector<Step>& steps() const noexcept { return steps_; }
     const std::vector<std::string>& input_names() const noexcept { return input_names_; }
@@ -47,6 +48,7 @@ private:
     std::vector<int32_t> output_values_;
     std::vector<std::string> input_names_;
     std::vector<std::string> output_names_;
+    const bool any_sizes_;
 };
 
 }  // namespace clikart

@@ -11,12 +11,13 @@ namespace clikart {
 
 class Node final : public Chained {
 public:
-    Node(OpCode op, NodeKind kind, uint64_t capture, const Attributes& attributes = {}) noexcept
-        : Chained(ObjectKind::Node), op(op), kind(kind), capture(capture), attributes(attributes) {}
+    Node(OpCode op, NodeKind kind, uint64_t capture, uint64_t order, const Attributes& attributes = {}) noexcept
+        : Chained(ObjectKind::Node), op(op), kind(kind), capture(capture), order(order), attributes(attributes) {}
 
     const OpCode op;
     const NodeKind kind;
-    const uint64_t capture;  // which capture recorded it
+    const uint64_t capture;  // which capture recorded it,
+    const uint64_t order;    // after how many others
     const Attributes attributes;
     std::vector<Ref<Tensor>> inputs;
     Ref<Generator> generator;  // of a random operator that was given one

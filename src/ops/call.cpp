@@ -239,6 +239,7 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     if (info.composite) {
         common_device(info, given);
         require_sizes(given, info.name);
+        for (const Tensor* input : given) note_size_asked(*input);  // its parts may have attributes that come from sizes
         return {made_of_parts(info.name, [&] { return info.composite(OpCall{info, given, attributes, generator}); })};
     }
     const ThreadSettings& thread = thread_settings;
@@ -261,10 +262,12 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     for (const Tensor* input : checked.inputs) {
         if (input->node) require_value(*input, info.name);
     }
-    if (info.kind == NodeKind::View)
-        return {make_view(*checked.inputs[0], checked.dtypes.result, checked.spec.shape, checked.spec.strides, checked.spec.offset)};
-
     Results outputs;
+    if (info.kind == NodeKind::View) {
+        outputs[0] = make_view(*checked.inputs[0], checked.dtypes.result, checked.spec.shape, checked.spec.strides, checked.spec.offset);
+        if (thread.recording) thread_recorder()->note(checked.call(attributes), outputs);
+        return outputs;
+    }
     Ref<Tensor>& output = outputs[0];
     output = make_tensor(checked.dtypes.result, checked.spec.shape, device);
     if (info.n_outputs > 1) outputs[1] = make_tensor(checked.dtypes.second, checked.spec.shape, device);
@@ -275,6 +278,10 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
         }
         output = make_ref<Tensor>(checked.dtypes.result, checked.spec.shape, contiguous_strides(checked.spec.shape), 0, make_ref<Storage>(-1, device));
         output->leave_size_open();
+    }
+    if (thread.recording) {
+        if (info.data_dependent) thread_recorder()->give_up(fmt::format("{}: the size of its result depends on data", info.name));
+        thread_recorder()->note(checked.call(attributes, generator), outputs);
     }
     if (device.type == DeviceType::Meta) return outputs;
     const Ref<Stream>& stream = placement.stream ? placement.stream : resolve(device, thread);
@@ -349,6 +356,7 @@ Ref<Tensor> copy_of(Tensor& tensor) {
 void check_destination(const Tensor& to, const char* who) {
     if (thread_mode() == Mode::Capture) fail(ErrorKind::NotImplemented, "{}: writing in place cannot be recorded into a graph yet", who);
     if (to.node) require_value(to, who);
+    if (thread_settings.recording) thread_recorder()->give_up(fmt::format("{}: {} is written in place", who, describe(to)));
     settle_size(to, who);
     require_writable(to, who);
 }

@@ -2,18 +2,38 @@
 #pragma once
 
 #include "ops/call.h"
+#include "ops/settings.h"
 
 namespace clikart {
 
-/// The calls of one thread go here instead of to a stream while it records a graph (Mode::Capture).
+/// The calls of one thread go here while it records a graph: instead of to a stream (Mode::Capture), or once they were
+/// submitted (ThreadSettings::recording).
 class Recorder {
 public:
     virtual ~Recorder() = default;
     /// Notes the call and returns the stand-ins for its results.  Inputs may be stand-ins or tensors with values.
     virtual Results record(const OpCall& call, const DTypes& dtypes, const OutputSpec& spec) = 0;
+    /// Notes a call that was submitted, with its results.
+    virtual void note(const OpCall& call, const Results& results) = 0;
+    /// What happens now cannot be part of a graph: the graph is given up, or ClikaRTError is thrown where the capture is strict.
+    virtual void give_up(std::string why) = 0;
+    /// The size of a tensor was asked for, by somebody whose further calls may depend on it.
+    virtual void size_asked(const Tensor& tensor) noexcept = 0;
 };
 
 /// The calling thread's recorder, or null.
 Recorder*& thread_recorder() noexcept;
+
+/// To be called with a tensor whose sizes are told outside the library.
+inline void note_size_asked(const Tensor& tensor) noexcept {
+    if (thread_settings.recording) [[unlikely]]
+        thread_recorder()->size_asked(tensor);
+}
+
+/// To be called before a value is told outside the library.
+inline void note_value_read(const Tensor& tensor) {
+    if (thread_settings.recording && !tensor.number) [[unlikely]]
+        thread_recorder()->give_up(fmt::format("the value of {} is read", describe(tensor)));
+}
 
 }  // namespace clikart

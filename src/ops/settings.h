@@ -18,7 +18,8 @@ struct ThreadSettings {
     bool synchronous_was_set = false;
     bool synchronous = false;
     bool any_stream = false;
-    bool ending = false;  // the thread's other settings are gone
+    bool ending = false;     // the thread's other settings are gone
+    bool recording = false;  // calls are noted by the thread's recorder as well as run
     Device device{DeviceType::Unspecified, 0};
 };
 inline thread_local constinit ThreadSettings thread_settings;

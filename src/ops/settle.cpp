@@ -6,6 +6,7 @@
 #include "exec/host_read.h"
 #include "ops/call.h"
 #include "ops/deferred.h"
+#include "ops/recorder.h"
 #include "ops/settings.h"
 
 namespace clikart {
@@ -80,6 +81,7 @@ void settle(const Tensor& tensor, const char* who) {
 }
 
 bool settle_for_writing(const Tensor& tensor, const char* who, int64_t timeout_ns) {
+    note_value_read(tensor);
     const Deadline deadline(timeout_ns);
     submit_deferred_for_writing(tensor.storage());
     if (!settle_within(tensor, who, timeout_ns)) return false;
@@ -105,6 +107,7 @@ void require_sizes(std::span<Tensor* const> operands, const char* who) {
 
 Ref<Tensor> dense_now(Tensor& tensor, const char* who) {
     require_value(tensor, who);
+    note_value_read(tensor);
     Ref<Tensor> dense = Ref<Tensor>::share(&tensor);
     if (!tensor.is_contiguous()) {
         struct Eagerly {

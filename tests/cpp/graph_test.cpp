@@ -94,3 +94,80 @@ TEST(Graph, I11_RunsFromManyThreadsAreIndependent) {
     }
     for (auto& thread : threads) thread.join();
 }
+
+// ---- compile
+
+TEST(Compile, CapturesWhileItRunsAndReplays) {
+    int calls = 0;
+    const auto step = compile(
+        [&](const Tensors& in) {
+            ++calls;
+            return Tensors{ops::add(in[0], in[1])};
+        },
+        {TensorSpec{"a", DataType::Float32, {2}}, TensorSpec{"b", DataType::Float32, {2}}});
+    EXPECT_EQ(step.state(), State::Pending);
+    EXPECT_THROW(step.take_graph(), RuntimeError);
+    const Tensor one = ops::full({2}, 1.0), two = ops::full({2}, 2.0);
+    EXPECT_EQ(step({one, one})[0].item_as_vec<float>(), (std::vector<float>{2, 2}));  // one tensor for two inputs
+    EXPECT_EQ(step({one, two})[0].item_as_vec<float>(), (std::vector<float>{3, 3}));
+    EXPECT_EQ(calls, 1);
+    EXPECT_EQ(step.state(), State::Compiled);
+    EXPECT_EQ(step.take_graph().input_names(), (std::vector<std::string>{"a", "b"}));
+    const Tensor wide = ops::full({5}, 1.0);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(step({wide, wide})[0].shape(), Shape{5});
+    EXPECT_EQ(step.recapture_count(), 1u);
+    EXPECT_THROW(step({one}), ValueError);
+    EXPECT_THROW(step({one, ops::full({2, 1}, 1.0)}), ValueError);
+    EXPECT_THROW(step({one, ops::cast(one, DataType::Int32)}), TypeError);
+    step.reset();
+    EXPECT_EQ(step.state(), State::Pending);
+    EXPECT_EQ(step({one, two})[0].item_as_vec<float>(), (std::vector<float>{3, 3}));
+    EXPECT_EQ(calls, 3);
+}
+
+TEST(Compile, FallsBackOrThrowsAtWhatCannotBeRecorded) {
+    int calls = 0;
+    const auto branch = [&](const Tensors& in) {
+        ++calls;
+        return Tensors{in[0].item<float>() > 0 ? ops::mul(in[0], 2.0) : in[0]};
+    };
+    const std::vector<TensorSpec> specs{{"x", DataType::Float32, {1}}};
+    const auto step = compile(branch, specs);
+    EXPECT_EQ(step({ops::full({1}, 3.0)})[0].item<float>(), 6.0f);
+    EXPECT_EQ(step({ops::full({1}, -3.0)})[0].item<float>(), -3.0f);
+    EXPECT_EQ(calls, 2);
+    EXPECT_EQ(step.state(), State::Fallback);
+    EXPECT_NE(step.fallback_reason().find("is read"), std::string::npos);
+    const auto strict = compile(branch, specs, {.dynamic = false, .fullgraph = true});
+    for (int i = 0; i < 2; ++i) EXPECT_THROW(strict({ops::full({1}, 3.0)}), RuntimeError);
+    EXPECT_EQ(strict.state(), State::Pending);
+    const auto broken = compile([](const Tensors&) -> Tensors { throw 42; }, specs);
+    EXPECT_THROW(broken({ops::full({1}, 3.0)}), int);
+    EXPECT_FALSE(clikart_capturing());
+}
+
+TEST(Compile, DynamicHoldsForOtherSizesUnlessTheyWereAskedFor) {
+    const std::vector<TensorSpec> specs{{"x", DataType::Float32, {2}}};
+    const auto blind = compile([](const Tensors& in) { return Tensors{ops::exp(in[0])}; }, specs, {.dynamic = true});
+    const auto asking = compile([](const Tensors& in) { return Tensors{ops::mul(in[0], static_cast<double>(in[0].shape()[0]))}; }, specs, {.dynamic = true});
+    for (const std::int64_t n : {2, 3, 7}) {
+        EXPECT_EQ(blind({ops::full({n}, 0.0)})[0].shape(), Shape{n});
+        EXPECT_EQ(asking({ops::full({n}, 1.0)})[0].item_as_vec<float>()[0], static_cast<float>(n));
+    }
+    EXPECT_EQ(blind.recapture_count(), 0u);
+    EXPECT_EQ(asking.recapture_count(), 2u);
+}
+
+TEST(Compile, ManyThreadsCallOne) {
+    const auto step = compile([](const Tensors& in) { return Tensors{ops::add(ops::mul(in[0], 2.0), 1.0)}; }, {{"x", DataType::Float32, {1}}});
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+        threads.emplace_back([&, t] {
+            for (int i = 1; i < 20; ++i) {
+                const Tensor x = ops::full({1 + (i + t) % 3}, static_cast<double>(i));
+                EXPECT_EQ(step({x})[0].item_as_vec<float>()[0], static_cast<float>(2 * i + 1));
+            }
+        });
+    }
+    for (auto& thread : threads) thread.join();
+}

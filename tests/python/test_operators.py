@@ -1,4 +1,4 @@
-"""Every row of the operator table: every dtype, layout and edge, against its oracle; eager, synchronous and traced.
+"""Every row of the operator table: every dtype, layout and edge, against its oracle; eager, synchronous, traced and compiled.
 
 The rows name their samples, oracle and tolerance; a new row needs nothing here.
 """
@@ -335,8 +335,12 @@ def test_against_the_oracle(name: str, dtype: str) -> None:
         with crt.tracing():
             deferred = together(invoke(op, call, tensors))
         same(deferred)
-        graph = crt.trace(functools.partial(lambda op, call, inputs: together(invoke(op, call, inputs)), op, call), example_inputs=tensors)
-        same(graph.run(tensors))
+        function = functools.partial(lambda op, call, inputs: together(invoke(op, call, inputs)), op, call)
+        same(crt.trace(function, example_inputs=tensors).run(tensors))
+        compiled = crt.compile(function)
+        for _ in range(2):  # captured, then replayed
+            same(compiled(tensors))
+        assert compiled.state is crt.State.Compiled, compiled.fallback_reason
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""crt.trace in its list form."""
+"""crt.trace, over lists and over pytrees."""
 
 import gc
 
@@ -107,8 +107,6 @@ def test_wrong_uses():
         graph_of(lambda i: i, x, x, input_names=["a", "a"])
     with pytest.raises(TypeError, match="example inputs are tensors"):
         crt.trace(lambda i: i, example_inputs=[1])
-    with pytest.raises(NotImplementedError, match="must be a list"):
-        crt.trace(lambda x: x, example_inputs=(x,))
     with pytest.raises(crt.ClikaRTError, match="already recording"):
         graph_of(lambda i: [graph_of(lambda j: j, x).run([x])[0]], x)
     with pytest.raises(ZeroDivisionError):
@@ -135,3 +133,59 @@ def test_real_tensors_may_be_read_while_recording(tmp_path):
     graph = graph_of(fn, w)
     assert seen == [[[1.0, 3.0], [2.0, 4.0]]] and crt.load(tmp_path / "w")["w"].tolist() == seen[0]
     assert [n.op_code.name for n in graph.nodes()] == ["Input", "External", "MatMul"]
+
+
+def test_pytrees_keep_structure_and_names():
+    x, m = crt.ones((2, 3)), crt.full((2, 3), 2.0)
+
+    def fn(batch, scale, *, mask):
+        return {"y": batch["x"] * scale, "rest": (batch["list"][0] + mask, None, 5)}
+
+    traced = crt.trace(lambda batch, factor: fn(batch, factor, mask=batch["x"]), ({"x": x, "list": [m]}, 3.0))
+    assert traced.graph.input_names() == ["batch.x", "batch.list.0"] and traced.graph.output_names() == ["y", "rest.0"]
+    out = traced({"x": m, "list": [x]}, 3.0)
+    assert list(out) == ["y", "rest"] and out["rest"][1:] == (None, 5)
+    np.testing.assert_array_equal(out["y"].numpy(), 6.0)
+    np.testing.assert_array_equal(out["rest"][0].numpy(), 3.0)
+    with pytest.raises(ValueError, match=r"traced for 3\.0"):
+        traced({"x": x, "list": [m]}, 3)
+    with pytest.raises(ValueError, match="called with the structure"):
+        traced({"x": x}, 3.0)
+    with pytest.raises(TypeError, match=r"expected a tensor for 'batch\.list\.0', got int"):
+        traced({"x": x, "list": [1]}, 3.0)
+
+
+def test_names_of_pytree_inputs_and_outputs():
+    x = crt.ones(2)
+
+    def names(fn, example, **given):
+        graph = crt.trace(fn, example, **given).graph
+        return graph.input_names(), graph.output_names()
+
+    assert names(lambda x: x + 1, (x,)) == (["x"], ["output"])
+    assert names(lambda x: x + 1, x) == (["x"], ["output"])
+    assert names(lambda a, b: (a, [b]), (x, x)) == (["a", "b"], ["output.0", "output.1.0"])
+    assert names(lambda d: d, {"p": x, "q": {"r": x}}) == (["p", "q.r"], ["p", "q.r"])
+    assert names(lambda *args: args[0] + args[1], (x, x)) == (["input_0", "input_1"], ["output"])
+    assert names(lambda d: d["a.b"] + d["a"]["b"], {"a.b": x, "a": {"b": x}})[0] == ["a.b", "a.b_1"]
+    assert names(lambda a: a + 1, (x,), input_names=["one"], output_names=["two"]) == (["one"], ["two"])
+    assert names(lambda a: 7, (x,)) == (["a"], [])
+    for wrong in ({"input_names": []}, {"output_names": ["a", "b"]}, {"input_names": "x"}):
+        with pytest.raises(ValueError, match="names given for 1"):
+            names(lambda a: a, (x,), **wrong)
+
+
+def test_modules():
+    class Net(crt.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = crt.nn.Linear(3, 2)
+
+        def forward(self, batch, extra):
+            return {"y": self.layer(batch["x"]) + extra}
+
+    net = Net()
+    traced = crt.trace(net, ({"x": crt.ones((1, 3))}, crt.ones(2)))
+    assert traced.graph.input_names() == ["batch.x", "extra"]
+    x = crt.tensor(np.arange(3, dtype=np.float32).reshape(1, 3))
+    np.testing.assert_array_equal(traced({"x": x}, crt.zeros(2))["y"].numpy(), net.layer(x).numpy())

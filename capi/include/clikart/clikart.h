@@ -309,8 +309,23 @@ CLIKART_API int clikart_tell_origin(const char* where);
 CLIKART_API int clikart_capture_begin(void);
 /* The graph's next input: a tensor with shape and dtype and no value. */
 CLIKART_API clikart_tensor* clikart_capture_input(const char* name, clikart_dtype dtype, const int64_t* shape, size_t rank);
+/* From now on the calling thread's operators are recorded, and run as well.  A value that is read, memory that is written in
+ * place and a result whose size depends on data cannot be recorded: the calls go on, and the graph is given up, or, where that
+ * is to be strict, the call fails with CLIKART_ERROR_RUNTIME.  0, or -1 with an error. */
+CLIKART_API int clikart_capture_begin_running(bool strict);
+/* The graph's next input, over the memory of a tensor with a value. */
+CLIKART_API clikart_tensor* clikart_capture_value(const char* name, const clikart_tensor* value);
+/* Why the graph was given up, and "" when it was not, until the recording ends; NULL with an error without a recording. */
+CLIKART_API const char* clikart_capture_obstacle(void);
+/* 1 when shape, strides or number of elements of something that depends on an input were asked for, so that the graph may
+ * hold only for these sizes, 0 when not, -1 with an error. */
+CLIKART_API int clikart_capture_sizes_asked(void);
 /* Ends the recording, also when it fails, and returns what the outputs depend on as a graph. */
 CLIKART_API clikart_graph* clikart_capture_end(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs);
+/* The same; with `any_sizes` the graph runs for inputs of the same ranks and any sizes, by the shape rules of its operators. */
+CLIKART_API clikart_graph* clikart_capture_end_for(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs, bool any_sizes);
+/* Whether the calling thread is recording a graph, in either way. */
+CLIKART_API bool clikart_capturing(void);
 /* Ends the recording, if there is one, and drops it. */
 CLIKART_API void clikart_capture_cancel(void);
 

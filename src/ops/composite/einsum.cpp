@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ops/op_calls.h"
+#include "ops/recorder.h"
 #include "ops/settle.h"
 
 namespace clikart {
@@ -34,6 +35,7 @@ public:
 
     Ref<Tensor> run() {
         check_operands();
+        for (const Tensor* operand : operands_) note_size_asked(*operand);  // sizes decide in what order it multiplies
         read();
         find_sizes();
         for (size_t i = 0; i < operands_.size(); ++i) named_.push_back(named(i));

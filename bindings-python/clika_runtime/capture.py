@@ -1,0 +1,238 @@
+"""Recording what a function does to tensors: ``trace``, and what it shares with ``compile``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, overload
+
+from ._convert import operand
+from ._enums import ClikaRTTypeError, ClikaRTValueError
+from ._library import c_text, check, check_pointer, lib
+from .graph import ModelGraph
+from .pytree import TreeSpec, tree_flatten, tree_paths, tree_unflatten
+from .scopes import apply, scoped
+from .tensor import Tensor, wrap
+
+__all__ = ["Traced", "trace"]
+
+
+@contextmanager
+def recording(begin: Callable[[], int]) -> Iterator[None]:
+    """The calling thread records what follows; what is not ended there is dropped."""
+    if scoped:
+        apply()
+    check(begin())
+    try:
+        yield
+    finally:
+        lib.clikart_capture_cancel()
+
+
+def end(results: Sequence[Tensor], names: Sequence[str], any_sizes: bool = False) -> ModelGraph:
+    """The graph of what was recorded."""
+    out_names = [c_text(name, "trace") for name in names]
+    handles = [operand(r) for r in results]
+    return ModelGraph(check_pointer(lib.clikart_capture_end_for(handles, out_names, len(handles), any_sizes)))
+
+
+def names_or_default(given: Sequence[str] | None, default: Sequence[str], what: str) -> list[str]:
+    """The names that a caller gave, or others."""
+    if given is None:
+        return list(default)
+    if isinstance(given, str) or len(given) != len(default):
+        raise ClikaRTValueError(f"trace: {len(given)} {what} names given for {len(default)} {what}s")
+    return list(given)
+
+
+def numbered(what: str, count: int) -> list[str]:
+    return [f"{what}_{i}" for i in range(count)]
+
+
+class Outputs:
+    """The structure of what a function returned: tensors, and among them values that are no tensors and stay as they are."""
+
+    __slots__ = ("_fixed", "_positions", "_spec")
+
+    def __init__(self, spec: TreeSpec, leaves: Sequence[Any]) -> None:
+        self._spec = spec
+        self._positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        self._fixed = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+
+    def tensors(self, leaves: Sequence[Any]) -> list[Tensor]:
+        return [leaves[i] for i in self._positions]
+
+    def names(self) -> list[str]:
+        """Keys and fields; what has none is an ``output``."""
+        paths = tree_paths(self._spec)
+        return unique([named("output", paths[i]) for i in self._positions])
+
+    def build(self, tensors: Sequence[Tensor]) -> Any:
+        leaves = list(self._fixed)
+        for i, tensor in zip(self._positions, tensors, strict=True):
+            leaves[i] = tensor
+        return tree_unflatten(self._spec, leaves)
+
+
+def named(prefix: str, path: str) -> str:
+    """A path as a name of its own; positions alone are none."""
+    if not path:
+        return prefix
+    return f"{prefix}.{path}" if path.split(".", 1)[0].isdigit() else path
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """The names, with a number behind those that came before."""
+    seen: set[str] = set()
+    result = []
+    for name in names:
+        candidate, n = name, 1
+        while candidate in seen:
+            candidate, n = f"{name}_{n}", n + 1
+        seen.add(candidate)
+        result.append(candidate)
+    return result
+
+
+def argument_names(fn: Callable[..., Any], spec: TreeSpec) -> list[str]:
+    """What the leaves of ``(args, kwargs)`` are called: a tensor as its parameter, what is in a dict as its key."""
+    positional, keywords = spec.children
+    parameters = _parameters(fn)
+    names = []
+    for i, child in enumerate(positional.children):
+        own = parameters[i] if i < len(parameters) else f"input_{i}"
+        alone = len(positional.children) == 1 and not keywords.children
+        names += [named(own, path) if alone else ".".join(filter(None, (own, path))) for path in tree_paths(child)]
+    names += tree_paths(keywords)
+    return unique(names)
+
+
+def _parameters(fn: Callable[..., Any]) -> list[str]:
+    """The names of what a function takes by position; a module takes what its forward does."""
+    target = getattr(type(fn), "forward", None)
+    bound = target is not None
+    if target is None:
+        target = getattr(fn, "__func__", fn)
+        bound = target is not fn
+    code = getattr(target, "__code__", None)
+    if code is None:
+        return []
+    return list(code.co_varnames[: code.co_argcount])[1 if bound else 0 :]
+
+
+def fixed_key(leaf: Any) -> Hashable:
+    """Equal where a function does the same with two values that are no tensors: 1, 1.0 and True are told apart, and so are 0.0
+    and -0.0; what has no hash is only like itself."""
+    if type(leaf) is float:
+        return float, leaf.hex()
+    try:
+        hash(leaf)
+    except TypeError:
+        return type(leaf), id(leaf)
+    return type(leaf), leaf
+
+
+class Traced:
+    """What :func:`trace` makes of a function over pytrees: called like the function, it runs the graph."""
+
+    def __init__(self, graph: ModelGraph, spec: TreeSpec, positions: Sequence[int], fixed: Sequence[Any], outputs: Outputs) -> None:
+        #: The runnable graph.
+        self.graph = graph
+        self._spec = spec
+        self._tensors = frozenset(positions)
+        self._fixed = fixed
+        self._outputs = outputs
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the graph.
+
+        Raises:
+            ValueError: another structure than that of the example, another value that is no tensor, or a wrong shape.
+            TypeError: a wrong dtype.
+        """
+        leaves, spec = tree_flatten((args, kwargs))
+        if spec != self._spec:
+            raise ClikaRTValueError(f"trace: called with the structure {spec!r}, traced for {self._spec!r}")
+        tensors: list[Tensor] = []
+        for i, leaf in enumerate(leaves):
+            if i in self._tensors:
+                if not isinstance(leaf, Tensor):
+                    raise ClikaRTTypeError(f"trace: expected a tensor for '{self.graph.input_names()[len(tensors)]}', got {type(leaf).__name__}")
+                tensors.append(leaf)
+            elif fixed_key(leaf) != fixed_key(self._fixed[i]):
+                raise ClikaRTValueError(f"trace: called with {leaf!r}, traced for {self._fixed[i]!r}")
+        return self._outputs.build(self.graph.run(tensors))
+
+
+@overload
+def trace(
+    fn: Callable[..., Any], example_inputs: list[Tensor], input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None
+) -> ModelGraph: ...
+@overload
+def trace(fn: Callable[..., Any], example_inputs: Any, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None) -> Traced: ...
+def trace(
+    fn: Callable[..., Any], example_inputs: Any, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None
+) -> ModelGraph | Traced:
+    """Records what a function does to its inputs as a graph.
+
+    The function runs once, over stand-ins that have the shapes and dtypes of the examples and no values: reading a
+    value raises.  Other tensors it uses, parameters among them, are part of the graph: it sees what is written into them
+    in place later, not what a name or a parameter is bound to later.
+
+    Args:
+        fn: the function, or a module.
+        example_inputs: a list of tensors: then the function takes one list and returns one, and the result is the
+            :class:`ModelGraph`.  A tuple holds the function's arguments, which are any pytrees, and so is what it returns;
+            anything else is the one argument.  The result then is called like the function and has the ``graph``.
+        input_names: a name for each input; without it ``input_0``, ... for a list, else keys and the names of parameters.
+        output_names: a name for each output; without it ``output_0``, ... for a list, else keys.
+
+    Raises:
+        RuntimeError: the function read a value.
+        TypeError: something that is no tensor in a list, or that was returned instead of a list.
+        ValueError: wrong or repeated names.
+
+    Example:
+        >>> x = crt.ones((2, 3))
+        >>> traced = crt.trace(lambda d: {"sum": crt.sum(d["x"], dims=[1]), "twice": d["x"] * 2}, ({"x": x},))
+        >>> traced.graph.input_names(), traced.graph.output_names()
+        (['x'], ['sum', 'twice'])
+        >>> traced({"x": x})["sum"].tolist()
+        [3.0, 3.0]
+    """
+    if isinstance(example_inputs, list):
+        return _trace_list(fn, example_inputs, input_names, output_names)
+    args = example_inputs if type(example_inputs) is tuple else (example_inputs,)
+    leaves, spec = tree_flatten((args, {}))
+    positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+    all_names = argument_names(fn, spec)
+    names = names_or_default(input_names, [all_names[i] for i in positions], "input")
+    with recording(lib.clikart_capture_begin):
+        given = list(leaves)
+        for name, i in zip(names, positions, strict=True):
+            given[i] = _stand_in(name, leaves[i])
+        returned, kept = tree_flatten(fn(*tree_unflatten(spec, given)[0]))
+        outputs = Outputs(kept, returned)
+        graph = end(outputs.tensors(returned), names_or_default(output_names, outputs.names(), "output"))
+    return Traced(graph, spec, positions, leaves, outputs)
+
+
+def _trace_list(fn: Callable[..., Any], examples: list[Any], input_names: Sequence[str] | None, output_names: Sequence[str] | None) -> ModelGraph:
+    names = names_or_default(input_names, numbered("input", len(examples)), "input")
+    for example in examples:
+        if not isinstance(example, Tensor):
+            raise ClikaRTTypeError(f"trace: example inputs are tensors, got {type(example).__name__}")
+    with recording(lib.clikart_capture_begin):
+        results = require_list("trace", fn([_stand_in(name, example) for name, example in zip(names, examples, strict=True)]))
+        return end(results, names_or_default(output_names, numbered("output", len(results)), "output"))
+
+
+def require_list(who: str, results: Any) -> list[Tensor]:
+    """What a function of the list form returned."""
+    if not isinstance(results, (list, tuple)) or not all(isinstance(r, Tensor) for r in results):
+        raise ClikaRTTypeError(f"{who}: the function must return a list of tensors, it returned {type(results).__name__}")
+    return list(results)
+
+
+def _stand_in(name: str, example: Tensor) -> Tensor:
+    return wrap(lib.clikart_capture_input(c_text(name, "trace"), example.dtype.code, tuple(example.shape), example.ndim))

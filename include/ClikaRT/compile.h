@@ -1,0 +1,166 @@
+// compile: capture a callable while it runs, and replay the graph from then on.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ClikaRT/graph.h>
+
+namespace ClikaRT {
+inline namespace v1 {
+
+/// What an input of a compiled callable is.
+struct TensorSpec {
+    std::string name;
+    DataType dtype;
+    Shape shape;
+};
+
+/// What a compiled callable does when it is called.
+enum class State {
+    Pending,   ///< nothing is captured yet
+    Compiled,  ///< it replays a graph, and captures another for inputs of other sizes
+    Fallback,  ///< it calls the callable: what that does cannot be recorded
+};
+
+struct CompileOptions {
+    bool dynamic = false;    ///< keep one graph for all sizes, as long as the callable never asks for a size itself
+    bool fullgraph = false;  ///< throw RuntimeError at what cannot be recorded, instead of falling back
+};
+
+/// What compile() makes of a callable; copies share it, and any number of threads may call it.
+class Compiled {
+public:
+    using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+
+    Compiled(Function function, std::vector<TensorSpec> specs, CompileOptions options)
+        : shared_(std::make_shared<Shared>(std::move(function), std::move(specs), options)) {}
+
+    /// Runs and records the callable, or replays a graph.  Throws ValueError for a wrong number of inputs or a wrong rank, TypeError
+    /// for a wrong dtype, and what the callable throws.
+    std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const {
+        check(inputs);
+        if (state() == State::Fallback || clikart_capturing()) return shared_->function(inputs);
+        Key kinds, sizes;
+        for (const Tensor& input : inputs) {
+            const Shape shape = input.shape();
+            sizes.push_back(static_cast<std::int64_t>(shape.size()));
+            sizes.insert(sizes.end(), shape.begin(), shape.end());
+        }
+        for (const Key& key : {kinds, sizes}) {
+            if (const auto graph = find(key)) return graph->run(inputs);
+        }
+        return capture(inputs, sizes);
+    }
+
+    State state() const {
+        const std::lock_guard<std::mutex> lock(shared_->mutex);
+        return !shared_->why.empty() ? State::Fallback : shared_->captures > 0 ? State::Compiled : State::Pending;
+    }
+    /// How many captures came after the first.
+    std::size_t recapture_count() const {
+        const std::lock_guard<std::mutex> lock(shared_->mutex);
+        return shared_->captures > 0 ? shared_->captures - 1 : 0;
+    }
+    /// What could not be recorded; empty unless the state is Fallback.
+    std::string fallback_reason() const {
+        const std::lock_guard<std::mutex> lock(shared_->mutex);
+        return shared_->why;
+    }
+    /// The graph that was captured last.  Throws RuntimeError when nothing is captured.
+    ModelGraph take_graph() const {
+        const std::lock_guard<std::mutex> lock(shared_->mutex);
+        if (!shared_->last) throw RuntimeError("take_graph: nothing is captured" + (shared_->why.empty() ? " yet" : ": " + shared_->why));
+        return *shared_->last;
+    }
+    /// Forgets all graphs, and that something could not be recorded: the next call captures.
+    void reset() const {
+        std::map<Key, ModelGraph> graphs;  // released after the lock, as they may hold tensors of the user's
+        std::unique_ptr<ModelGraph> last;
+        const std::lock_guard<std::mutex> lock(shared_->mutex);
+        graphs.swap(shared_->graphs);
+        last.swap(shared_->last);
+        shared_->captures = 0;
+        shared_->why.clear();
+    }
+
+private:
+    using Key = std::vector<std::int64_t>;  // ranks and sizes; empty for a graph that holds for all
+    static constexpr std::size_t kKept = 64;
+
+    struct Shared {
+        Shared(Function function, std::vector<TensorSpec> specs, CompileOptions options)
+            : function(std::move(function)), specs(std::move(specs)), options(options) {}
+        const Function function;
+        const std::vector<TensorSpec> specs;
+        const CompileOptions options;
+        std::mutex mutex;  // guards what follows
+        std::map<Key, ModelGraph> graphs;
+        std::unique_ptr<ModelGraph> last;
+        std::size_t captures = 0;
+        std::string why;
+    };
+
+    void check(const std::vector<Tensor>& inputs) const {
+        const auto& specs = shared_->specs;
+        if (inputs.size() != specs.size()) {
+            throw ValueError("compile: " + std::to_string(inputs.size()) + " inputs given, there are specs of " + std::to_string(specs.size()));
+        }
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+            if (inputs[i].dtype() != specs[i].dtype) throw TypeError("compile: input '" + specs[i].name + "' has another dtype than its spec");
+            if (inputs[i].shape().size() != specs[i].shape.size()) throw ValueError("compile: input '" + specs[i].name + "' has another rank than its spec");
+        }
+    }
+    std::unique_ptr<ModelGraph> find(const Key& key) const {
+        const std::lock_guard<std::mutex> lock(shared_->mutex);
+        const auto it = shared_->graphs.find(key);
+        return it == shared_->graphs.end() ? nullptr : std::make_unique<ModelGraph>(it->second);
+    }
+
+    std::vector<Tensor> capture(const std::vector<Tensor>& inputs, const Key& sizes) const {
+        detail::check(clikart_capture_begin_running(shared_->options.fullgraph));
+        const struct Ended {
+            ~Ended() { clikart_capture_cancel(); }
+        } ended;
+        std::vector<Tensor> given;
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+            given.push_back(Tensor::adopt(clikart_capture_value(shared_->specs[i].name.c_str(), inputs[i].handle())));
+        }
+        std::vector<Tensor> results = shared_->function(given);
+        if (const std::string why = detail::check(clikart_capture_obstacle()); !why.empty()) {
+            const std::lock_guard<std::mutex> lock(shared_->mutex);
+            shared_->why = why;
+            return results;
+        }
+        const bool any_sizes = shared_->options.dynamic && detail::check(clikart_capture_sizes_asked()) == 0;
+        const auto texts = graph::detail::default_names({}, results.size(), "output");
+        std::vector<const char*> names;
+        for (const std::string& name : texts) names.push_back(name.c_str());
+        const auto list = detail::handles(results);
+        const ModelGraph graph = ModelGraph::adopt(clikart_capture_end_for(list.data(), names.data(), list.size(), any_sizes));
+        const std::lock_guard<std::mutex> lock(shared_->mutex);
+        if (shared_->graphs.size() >= kKept) shared_->graphs.clear();
+        shared_->graphs.insert_or_assign(any_sizes ? Key{} : sizes, graph);
+        shared_->last = std::make_unique<ModelGraph>(graph);
+        ++shared_->captures;
+        return results;
+    }
+
+    std::shared_ptr<Shared> shared_;
+};
+
+/// Wraps a callable from std::vector<Tensor> to std::vector<Tensor>: its first call runs and is recorded as a graph, later ones
+/// replay the graph.  What it encloses is part of the graph, tensors as what they hold when it is replayed.  A callable that reads a
+/// value, writes in place or calls an operator whose result's size depends on data is called every time.
+template <class F>
+Compiled compile(F&& callable, std::vector<TensorSpec> specs, CompileOptions options = {}) {
+    return Compiled(std::forward<F>(callable), std::move(specs), options);
+}
+
+}  // namespace v1
+}  // namespace ClikaRT
