@@ -19,6 +19,10 @@ int hand_out(std::vector<Ref<Tensor>> results, clikart_tensor** outputs) {
     return 0;
 }
 
+void check_size(const char* who, size_t given, size_t least) {
+    if (given < least) fail(ErrorKind::Value, "{}: struct_size is {}, expected {}", who, given, least);
+}
+
 void check_room(const ModelGraph& graph, clikart_tensor** outputs, size_t n_outputs) {
     const size_t count = graph.output_names().size();
     if (n_outputs != count) fail(ErrorKind::Value, "graph_run: room for {} outputs given, the graph has {}", n_outputs, count);
@@ -65,18 +69,24 @@ int clikart_capture_sizes_asked(void) {
 }
 
 clikart_graph* clikart_capture_end(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs) {
-    return clikart_capture_end_for(outputs, names, n_outputs, false);
+    return clikart_capture_end_with(outputs, names, n_outputs, nullptr);
 }
 
-clikart_graph* clikart_capture_end_for(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs, bool any_sizes) {
+clikart_graph* clikart_capture_end_with(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs,
+                                        const clikart_graph_options* options) {
     return guarded([&] {
         try {
+            GraphOptions wanted;
+            if (options) {
+                check_size("capture_end", options->struct_size, sizeof *options);
+                wanted = {options->any_sizes, options->optimize};
+            }
             OperandList list;
             list.add_list("capture_end", outputs, n_outputs);
             if (n_outputs > 0 && !names) fail(ErrorKind::Type, "capture_end: the list of names is NULL");
             std::vector<std::string> texts;
             for (size_t i = 0; i < n_outputs; ++i) texts.emplace_back(checked_text(names[i], "capture_end", "a name"));
-            return reinterpret_cast<clikart_graph*>(capture::end(list.span(), std::move(texts), any_sizes).leak());
+            return reinterpret_cast<clikart_graph*>(capture::end(list.span(), std::move(texts), wanted).leak());
         } catch (...) {
             capture::cancel();
             throw;
@@ -124,19 +134,30 @@ int clikart_graph_node(const clikart_graph* graph, size_t index, clikart_node* n
     return guarded([&] {
         const auto& steps = checked_graph(graph, "graph_node").steps();
         if (!node) fail(ErrorKind::Type, "graph_node: the node is NULL");
-        if (node->struct_size < sizeof(clikart_node))
-            fail(ErrorKind::Value, "graph_node: struct_size is {}, expected {}", node->struct_size, sizeof(clikart_node));
+        check_size("graph_node", node->struct_size, offsetof(clikart_node, n_epilogues));  // all that the first version had
         if (index >= steps.size()) fail(ErrorKind::Index, "graph_node: index {} is out of range, there are {}", index, steps.size());
-        const ModelGraph::Step& step = steps[index];
-        *node = {node->struct_size,
-                 static_cast<clikart_op_code>(step.op),
-                 static_cast<clikart_node_kind>(step.kind),
-                 static_cast<clikart_dtype>(step.dtype),
-                 static_cast<uint32_t>(step.shape.rank()),
-                 step.shape.data(),
-                 step.inputs.data(),
-                 step.inputs.size()};
+        const Step& step = steps[index];
+        const clikart_node all{node->struct_size,
+                               static_cast<clikart_op_code>(step.op),
+                               static_cast<clikart_node_kind>(step.kind),
+                               static_cast<clikart_dtype>(step.dtype),
+                               static_cast<uint32_t>(step.shape.rank()),
+                               step.shape.data(),
+                               step.inputs.data(),
+                               step.inputs.size(),
+                               step.epilogues.size()};
+        std::memcpy(node, &all, std::min(node->struct_size, sizeof all));
         return 0;
+    });
+}
+
+clikart_op_code clikart_graph_node_epilogue(const clikart_graph* graph, size_t index, size_t k) {
+    return guarded([&] {
+        const auto& steps = checked_graph(graph, "graph_node_epilogue").steps();
+        if (index >= steps.size() || k >= steps[index].epilogues.size()) {
+            fail(ErrorKind::Index, "graph_node_epilogue: node {} of {} has no epilogue {}", index, steps.size(), k);
+        }
+        return static_cast<clikart_op_code>(steps[index].epilogues[k].op);
     });
 }
 

@@ -8,7 +8,8 @@ from typing import Any, overload
 
 from ._convert import operand
 from ._enums import ClikaRTTypeError, ClikaRTValueError
-from ._library import c_text, check, check_pointer, lib
+from ._library import c_text, check, check_pointer, ffi, lib
+from ._refused import int_argument
 from .graph import ModelGraph
 from .pytree import TreeSpec, tree_flatten, tree_paths, tree_unflatten
 from .scopes import apply, scoped
@@ -29,11 +30,12 @@ def recording(begin: Callable[[], int]) -> Iterator[None]:
         lib.clikart_capture_cancel()
 
 
-def end(results: Sequence[Tensor], names: Sequence[str], any_sizes: bool = False) -> ModelGraph:
+def end(results: Sequence[Tensor], names: Sequence[str], optimize: int, any_sizes: bool = False) -> ModelGraph:
     """The graph of what was recorded."""
     out_names = [c_text(name, "trace") for name in names]
     handles = [operand(r) for r in results]
-    return ModelGraph(check_pointer(lib.clikart_capture_end_for(handles, out_names, len(handles), any_sizes)))
+    options = ffi.new("clikart_graph_options*", {"struct_size": ffi.sizeof("clikart_graph_options"), "any_sizes": any_sizes, "optimize": optimize})
+    return ModelGraph(check_pointer(lib.clikart_capture_end_with(handles, out_names, len(handles), options)))
 
 
 def names_or_default(given: Sequence[str] | None, default: Sequence[str], what: str) -> list[str]:
@@ -166,12 +168,14 @@ class Traced:
 
 @overload
 def trace(
-    fn: Callable[..., Any], example_inputs: list[Tensor], input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None
+    fn: Callable[..., Any], example_inputs: list[Tensor], input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None, optimize: int = 2
 ) -> ModelGraph: ...
 @overload
-def trace(fn: Callable[..., Any], example_inputs: Any, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None) -> Traced: ...
 def trace(
-    fn: Callable[..., Any], example_inputs: Any, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None
+    fn: Callable[..., Any], example_inputs: Any, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None, optimize: int = 2
+) -> Traced: ...
+def trace(
+    fn: Callable[..., Any], example_inputs: Any, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None, optimize: int = 2
 ) -> ModelGraph | Traced:
     """Records what a function does to its inputs as a graph.
 
@@ -186,6 +190,7 @@ def trace(
             anything else is the one argument.  The result then is called like the function and has the ``graph``.
         input_names: a name for each input; without it ``input_0``, ... for a list, else keys and the names of parameters.
         output_names: a name for each output; without it ``output_0``, ... for a list, else keys.
+        optimize: 0 keeps the steps as they were recorded, 1 and 2 put steps together; the results have the same bits for all.
 
     Raises:
         RuntimeError: the function read a value.
@@ -200,8 +205,9 @@ def trace(
         >>> traced({"x": x})["sum"].tolist()
         [3.0, 3.0]
     """
+    optimize = optimization("trace", optimize)
     if isinstance(example_inputs, list):
-        return _trace_list(fn, example_inputs, input_names, output_names)
+        return _trace_list(fn, example_inputs, input_names, output_names, optimize)
     args = example_inputs if type(example_inputs) is tuple else (example_inputs,)
     leaves, spec = tree_flatten((args, {}))
     positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
@@ -213,18 +219,28 @@ def trace(
             given[i] = _stand_in(name, leaves[i])
         returned, kept = tree_flatten(fn(*tree_unflatten(spec, given)[0]))
         outputs = Outputs(kept, returned)
-        graph = end(outputs.tensors(returned), names_or_default(output_names, outputs.names(), "output"))
+        graph = end(outputs.tensors(returned), names_or_default(output_names, outputs.names(), "output"), optimize)
     return Traced(graph, spec, positions, leaves, outputs)
 
 
-def _trace_list(fn: Callable[..., Any], examples: list[Any], input_names: Sequence[str] | None, output_names: Sequence[str] | None) -> ModelGraph:
+def _trace_list(
+    fn: Callable[..., Any], examples: list[Any], input_names: Sequence[str] | None, output_names: Sequence[str] | None, optimize: int
+) -> ModelGraph:
     names = names_or_default(input_names, numbered("input", len(examples)), "input")
     for example in examples:
         if not isinstance(example, Tensor):
             raise ClikaRTTypeError(f"trace: example inputs are tensors, got {type(example).__name__}")
     with recording(lib.clikart_capture_begin):
         results = require_list("trace", fn([_stand_in(name, example) for name, example in zip(names, examples, strict=True)]))
-        return end(results, names_or_default(output_names, numbered("output", len(results)), "output"))
+        return end(results, names_or_default(output_names, numbered("output", len(results)), "output"), optimize)
+
+
+def optimization(who: str, optimize: int) -> int:
+    """A level of optimisation."""
+    level = int_argument(who, "optimize", optimize)
+    if not 0 <= level <= 2:
+        raise ClikaRTValueError(f"{who}: optimize is 0, 1 or 2, got {level}")
+    return level
 
 
 def require_list(who: str, results: Any) -> list[Tensor]:

@@ -13,7 +13,7 @@ from typing import Any
 from . import guards
 from ._enums import ClikaRTRuntimeError, ClikaRTTypeError, ClikaRTValueError
 from ._library import c_text, check, lib, text
-from .capture import Outputs, argument_names, end, fixed_key, numbered, recording, require_list, unique
+from .capture import Outputs, argument_names, end, fixed_key, numbered, optimization, recording, require_list, unique
 from .dtype import DType
 from .graph import ModelGraph
 from .pytree import tree_flatten, tree_unflatten
@@ -67,12 +67,13 @@ class _Entry:
 class Compiled:
     """What :func:`compile` makes of a function: called like it.  Any number of threads may call it."""
 
-    def __init__(self, fn: Callable[..., Any], specs: Sequence[TensorSpec] | None, dynamic: bool, fullgraph: bool) -> None:
+    def __init__(self, fn: Callable[..., Any], specs: Sequence[TensorSpec] | None, dynamic: bool, fullgraph: bool, optimize: int) -> None:
         functools.update_wrapper(self, fn, updated=())
         self._fn = fn
         self._specs = specs
         self._dynamic = dynamic
         self._fullgraph = fullgraph
+        self._optimize = optimize
         self._lock = threading.Lock()  # guards what follows
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._captures = 0
@@ -176,7 +177,7 @@ class Compiled:
                 return result
             any_sizes = self._dynamic and not check(lib.clikart_capture_sizes_asked())
             out_names = numbered("output", len(results)) if self._specs is not None else outputs.names()
-            entry = _Entry(end(results, out_names, any_sizes), outputs, guards.kept(state, guards.state_of(self._fn)))
+            entry = _Entry(end(results, out_names, self._optimize, any_sizes), outputs, guards.kept(state, guards.state_of(self._fn)))
         with self._lock:
             self._entries[(*key, None if any_sizes else shapes)] = entry
             self._captures += 1
@@ -186,7 +187,9 @@ class Compiled:
         return result
 
 
-def compile(fn: Callable[..., Any], specs: Sequence[TensorSpec] | None = None, *, dynamic: bool = False, fullgraph: bool = False) -> Compiled:
+def compile(
+    fn: Callable[..., Any], specs: Sequence[TensorSpec] | None = None, *, dynamic: bool = False, fullgraph: bool = False, optimize: int = 2
+) -> Compiled:
     """Wraps a function or module: its first call runs and is recorded as a graph, later ones replay the graph.
 
     Inputs of other shapes, dtypes or structures are captured as well; so is a call after a tensor, number or parameter that the
@@ -200,6 +203,7 @@ def compile(fn: Callable[..., Any], specs: Sequence[TensorSpec] | None = None, *
         specs: names, dtypes and shapes of its inputs; then it takes one list of tensors and returns one.
         dynamic: keep one graph for inputs of all sizes, as long as the function never looks at a size itself.
         fullgraph: raise RuntimeError at what cannot be recorded.
+        optimize: 0 keeps the steps as they were recorded, 1 and 2 put steps together; the results have the same bits for all.
 
     Raises:
         TypeError: ``fn`` cannot be called, or ``specs`` are none.
@@ -217,4 +221,4 @@ def compile(fn: Callable[..., Any], specs: Sequence[TensorSpec] | None = None, *
         raise ClikaRTTypeError(f"compile: expected a function, got {type(fn).__name__}")
     if specs is not None and (isinstance(specs, TensorSpec) or not all(isinstance(spec, TensorSpec) for spec in specs)):
         raise ClikaRTTypeError("compile: specs are a list of TensorSpec")
-    return Compiled(fn, None if specs is None else list(specs), dynamic, fullgraph)
+    return Compiled(fn, None if specs is None else list(specs), dynamic, fullgraph, optimization("compile", optimize))

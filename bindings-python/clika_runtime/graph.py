@@ -25,6 +25,8 @@ class Node:
     shape: Size
     #: The numbers of the nodes it reads.
     inputs: tuple[int, ...]
+    #: Operators that are applied to its result on the spot; their other operands are the last of ``inputs``.
+    epilogues: tuple[OpCode, ...] = ()
 
 
 class ModelGraph:
@@ -49,7 +51,8 @@ class ModelGraph:
             node.struct_size = ffi.sizeof("clikart_node")
             check(lib.clikart_graph_node(self._handle, i, node))
             shape, inputs = Size(node.shape[0 : node.rank]), tuple(node.inputs[0 : node.n_inputs])
-            found.append(Node(OpCode(node.op_code), NodeKind(node.kind), DType.of_code(node.dtype), shape, inputs))
+            epilogues = tuple([OpCode(check(lib.clikart_graph_node_epilogue(self._handle, i, k))) for k in range(node.n_epilogues)])
+            found.append(Node(OpCode(node.op_code), NodeKind(node.kind), DType.of_code(node.dtype), shape, inputs, epilogues))
         return found
 
     def run(self, inputs: Sequence[Tensor] | Mapping[str, Tensor]) -> list[Tensor]:

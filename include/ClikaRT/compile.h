@@ -31,6 +31,7 @@ enum class State {
 struct CompileOptions {
     bool dynamic = false;    ///< keep one graph for all sizes, as long as the callable never asks for a size itself
     bool fullgraph = false;  ///< throw RuntimeError at what cannot be recorded, instead of falling back
+    int optimize = 2;        ///< 0: steps as they were recorded; the results have the same bits for 0, 1 and 2
 };
 
 /// What compile() makes of a callable; copies share it, and any number of threads may call it.
@@ -142,7 +143,8 @@ private:
         std::vector<const char*> names;
         for (const std::string& name : texts) names.push_back(name.c_str());
         const auto list = detail::handles(results);
-        const ModelGraph graph = ModelGraph::adopt(clikart_capture_end_for(list.data(), names.data(), list.size(), any_sizes));
+        const clikart_graph_options wanted{sizeof wanted, any_sizes, shared_->options.optimize};
+        const ModelGraph graph = ModelGraph::adopt(clikart_capture_end_with(list.data(), names.data(), list.size(), &wanted));
         const std::lock_guard<std::mutex> lock(shared_->mutex);
         if (shared_->graphs.size() >= kKept) shared_->graphs.clear();
         shared_->graphs.insert_or_assign(any_sizes ? Key{} : sizes, graph);

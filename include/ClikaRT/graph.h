@@ -20,6 +20,7 @@ struct Node {
     DataType dtype;
     Shape shape;
     std::vector<std::int32_t> inputs;  ///< numbers of the nodes it reads
+    std::vector<OpCode> epilogues;     ///< operators that are applied to its result on the spot; their other operands are its last inputs
 };
 
 /// A runnable graph; copies share it, and any number of threads may run it at once.
@@ -37,11 +38,16 @@ public:
             clikart_node node{};
             node.struct_size = sizeof node;
             detail::check(clikart_graph_node(handle(), i, &node));
+            std::vector<OpCode> epilogues;
+            for (std::size_t k = 0; k < node.n_epilogues; ++k) {
+                epilogues.push_back(static_cast<OpCode>(detail::check(clikart_graph_node_epilogue(handle(), i, k))));
+            }
             found.push_back({static_cast<OpCode>(node.op_code),
                              static_cast<NodeKind>(node.kind),
                              static_cast<DataType>(node.dtype),
                              Shape(node.shape, node.shape + node.rank),
-                             {node.inputs, node.inputs + node.n_inputs}});
+                             {node.inputs, node.inputs + node.n_inputs},
+                             std::move(epilogues)});
         }
         return found;
     }

@@ -148,13 +148,13 @@ bool sizes_asked() {
     return require().sizes_asked;
 }
 
-Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> output_names, bool any_sizes) {
+Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> output_names, const GraphOptions& options) {
     require();
     const std::unique_ptr<GraphRecorder> done = stop();
     if (!done->why.empty()) fail(ErrorKind::Runtime, "compile: {}, which cannot be recorded into a graph", done->why);
     std::vector<Tensor*> results;
     for (Tensor* output : outputs) results.push_back(done->twin_of(output));
-    return make_ref<ModelGraph>(done->inputs, std::move(done->names), done->effects, results, std::move(output_names), done->id, any_sizes);
+    return make_ref<ModelGraph>(done->inputs, std::move(done->names), done->effects, results, std::move(output_names), done->id, options);
 }
 
 void cancel() noexcept {

@@ -28,8 +28,8 @@ const std::string* obstacle();
 bool sizes_asked();
 
 /// Ends the capture and freezes what the outputs depend on; the thread computes again, also when this throws.
-/// `any_sizes`: the graph runs for inputs of other sizes, too.  Throws RuntimeError for a graph that was given up.
-Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> output_names, bool any_sizes);
+/// Throws RuntimeError for a graph that was given up.
+Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> output_names, const GraphOptions& options);
 /// Ends the capture, if there is one, and drops what it recorded.
 void cancel() noexcept;
 

@@ -4,7 +4,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "graph/passes/epilogues.h"
 #include "ops/call.h"
+#include "ops/rules.h"
 #include "ops/settings.h"
 #include "ops/settle.h"
 
@@ -25,21 +27,24 @@ std::string listed(const std::vector<std::string>& names) {
 }  // namespace
 
 ModelGraph::ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::string> input_names, std::span<const Ref<Tensor>> effects,
-                       std::span<Tensor* const> outputs, std::vector<std::string> output_names, uint64_t capture, bool any_sizes)
-    : Object(ObjectKind::Graph), input_names_(std::move(input_names)), output_names_(std::move(output_names)), any_sizes_(any_sizes) {
+                       std::span<Tensor* const> outputs, std::vector<std::string> output_names, uint64_t capture, const GraphOptions& options)
+    : Object(ObjectKind::Graph), input_names_(std::move(input_names)), output_names_(std::move(output_names)), any_sizes_(options.any_sizes) {
     check_unique(input_names_, "inputs");
     check_unique(output_names_, "outputs");
+    if (options.optimize < 0 || options.optimize > 2) fail(ErrorKind::Value, "trace: optimize is 0, 1 or 2, got {}", options.optimize);
+    std::vector<Step>& steps = program_.steps;
     // Keyed by node for what was recorded and by tensor for what has a value.
     std::unordered_map<const Object*, int32_t> numbers;
     const auto key_of = [](const Tensor& t) -> const Object* { return t.node ? t.node.get() : static_cast<const Object*>(&t); };
     const auto add = [&](const Tensor& t, Step step) {
-        const auto number = static_cast<int32_t>(steps_.size());
+        const auto number = static_cast<int32_t>(steps.size());
         numbers.emplace(key_of(t), number);
-        steps_.push_back(std::move(step));
+        steps.push_back(std::move(step));
         return number;
     };
+    const auto none = std::make_shared<const Attributes>();
     for (const Ref<Tensor>& input : inputs) {
-        input_steps_.push_back(add(*input, {OpCode::Input, NodeKind::Input, {}, {}, input->dtype(), input->shape(), nullptr, nullptr, {}}));
+        program_.inputs.push_back(add(*input, {OpCode::Input, NodeKind::Input, none, {}, input->dtype(), input->shape(), {}, {}, {}, {}}));
     }
 
     // What is needed, found with a stack of its own: chains may be long.
@@ -53,7 +58,7 @@ ModelGraph::ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::str
         if (!t->node) {
             const bool constant = t->number;
             const NodeKind kind = constant ? NodeKind::Constant : NodeKind::External;
-            add(*t, {constant ? OpCode::Constant : OpCode::External, kind, {}, {}, t->dtype(), t->shape(), Ref<Tensor>::share(t), nullptr, {}});
+            add(*t, {constant ? OpCode::Constant : OpCode::External, kind, none, {}, t->dtype(), t->shape(), Ref<Tensor>::share(t), {}, {}, {}});
             continue;
         }
         const auto& node = static_cast<const Node&>(*t->node);
@@ -65,47 +70,64 @@ ModelGraph::ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::str
     std::sort(needed.begin(), needed.end(), [&](const Tensor* a, const Tensor* b) { return node_of(a).order < node_of(b).order; });
     for (const Tensor* t : needed) {
         const Node& node = node_of(t);
-        Step step{node.op, node.kind, node.attributes, {}, t->dtype(), t->shape(), nullptr, node.generator, {}};
+        Step step{node.op, node.kind, std::make_shared<const Attributes>(node.attributes), {}, t->dtype(), t->shape(), {}, node.generator, {}, {}};
         for (const Ref<Tensor>& input : node.inputs) step.inputs.push_back(numbers.at(key_of(*input)));
         add(*t, std::move(step));
     }
-    for (const Tensor* output : outputs) output_values_.push_back(numbers.at(key_of(*output)));
+    for (const Tensor* output : outputs) program_.outputs.push_back(numbers.at(key_of(*output)));
 
-    // A value ends after its last reader, unless it goes out.
-    std::vector<int32_t> last(steps_.size(), -1);
-    for (size_t i = 0; i < steps_.size(); ++i) {
-        for (const int32_t value : steps_[i].inputs) last[static_cast<size_t>(value)] = static_cast<int32_t>(i);
+    if (options.optimize > 0) passes::fold_epilogues(program_);
+    program_.verify();
+    program_.find_ends();
+}
+
+/// What a step makes of its operands.
+Results ModelGraph::run_step(const Step& step, const std::vector<Ref<Tensor>>& values) const {
+    SmallVector<Tensor*, 4> arguments;
+    auto next = step.inputs.begin();
+    const auto take = [&](size_t count) {
+        for (; count > 0; --count) arguments.push_back(values[static_cast<size_t>(*next++)].get());
+    };
+    take(step.own_inputs());
+    Results results = call_many(step.op, {arguments.data(), arguments.size()}, *step.attributes, {}, step.generator.get());
+    for (const Epilogue& epilogue : step.epilogues) {
+        Tensor& result = *results[0];
+        arguments.clear();
+        arguments.push_back(&result);
+        take(epilogue.operands);
+        // Nobody else knows the result, so it is written over, where it stays what it is and writing needs no record.
+        Dims shape = result.shape();
+        bool in_place = thread_mode() == Mode::Eager && !thread_settings.recording;
+        for (const Tensor* operand : arguments) in_place = in_place && broadcast_shapes(shape, operand->shape(), shape);
+        if (in_place && shape == result.shape()) {
+            call_in_place(epilogue.op, {arguments.data(), arguments.size()}, *epilogue.attributes);
+        } else {
+            results[0] = call(epilogue.op, {arguments.data(), arguments.size()}, *epilogue.attributes);
+        }
     }
-    // What nobody reads, a random operator's result, ends with its own step.
-    for (size_t i = 0; i < steps_.size(); ++i) {
-        if (last[i] < 0 && steps_[i].kind == NodeKind::Random) last[i] = static_cast<int32_t>(i);
-    }
-    for (const int32_t value : output_values_) last[static_cast<size_t>(value)] = -1;
-    for (size_t value = 0; value < last.size(); ++value) {
-        if (last[value] >= 0) steps_[static_cast<size_t>(last[value])].ends.push_back(static_cast<int32_t>(value));
-    }
+    return results;
 }
 
 std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const {
-    if (inputs.size() != input_steps_.size()) {
-        fail(ErrorKind::Value, "run: {} inputs given, the graph has {}: {}", inputs.size(), input_steps_.size(), listed(input_names_));
+    if (inputs.size() != program_.inputs.size()) {
+        fail(ErrorKind::Value, "run: {} inputs given, the graph has {}: {}", inputs.size(), program_.inputs.size(), listed(input_names_));
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i]->node && thread_mode() != Mode::Capture) require_value(*inputs[i], "run");
         settle_size(*inputs[i], "run");
-        const Step& expected = steps_[static_cast<size_t>(input_steps_[i])];
+        const Step& expected = program_.steps[static_cast<size_t>(program_.inputs[i])];
         const bool fits = any_sizes_ ? inputs[i]->rank() == expected.shape.rank() : inputs[i]->shape() == expected.shape;
         if (inputs[i]->dtype() == expected.dtype && fits) continue;
         const bool shape = inputs[i]->dtype() == expected.dtype;
         fail(shape ? ErrorKind::Value : ErrorKind::Type, "run: input '{}' is {}, the graph was traced for {} {}", input_names_[i], describe(*inputs[i]),
              name_of(expected.dtype), any_sizes_ ? fmt::format("of rank {}", expected.shape.rank()) : to_string(expected.shape));
     }
-    std::vector<Ref<Tensor>> values(steps_.size());
+    const std::vector<Step>& steps = program_.steps;
+    std::vector<Ref<Tensor>> values(steps.size());
     std::unordered_map<int32_t, Ref<Tensor>> second;  // results, by the step that made both
-    for (size_t i = 0; i < inputs.size(); ++i) values[static_cast<size_t>(input_steps_[i])] = Ref<Tensor>::share(inputs[i]);
-    SmallVector<Tensor*, 4> arguments;
-    for (size_t i = 0; i < steps_.size(); ++i) {
-        const Step& step = steps_[i];
+    for (size_t i = 0; i < inputs.size(); ++i) values[static_cast<size_t>(program_.inputs[i])] = Ref<Tensor>::share(inputs[i]);
+    for (size_t i = 0; i < steps.size(); ++i) {
+        const Step& step = steps[i];
         if (step.kind == NodeKind::Input) continue;
         if (step.value) {
             values[i] = step.value;
@@ -114,16 +136,14 @@ std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const 
         if (step.op == OpCode::Result) {
             values[i] = second.at(step.inputs[0]);
         } else {
-            arguments.clear();
-            for (const int32_t value : step.inputs) arguments.push_back(values[static_cast<size_t>(value)].get());
-            Results results = call_many(step.op, {arguments.data(), arguments.size()}, step.attributes, {}, step.generator.get());
+            Results results = run_step(step, values);
             values[i] = std::move(results[0]);
             if (results[1]) second.emplace(static_cast<int32_t>(i), std::move(results[1]));
         }
         for (const int32_t value : step.ends) values[static_cast<size_t>(value)] = nullptr;
     }
     std::vector<Ref<Tensor>> outputs;
-    for (const int32_t value : output_values_) outputs.push_back(values[static_cast<size_t>(value)]);
+    for (const int32_t value : program_.outputs) outputs.push_back(values[static_cast<size_t>(value)]);
     return outputs;
 }
 

@@ -7,32 +7,25 @@
 #include <vector>
 
 #include "graph/node.h"
+#include "graph/program.h"
+#include "ops/call.h"
 
 namespace clikart {
 
+struct GraphOptions {
+    bool any_sizes = false;  // it holds for other sizes of the inputs than they had
+    int optimize = 2;        // 0: as it was recorded; the results have the same bits for all
+};
+
 class ModelGraph final : public Object {
 public:
-    /// One step; its result is the value with the step's own number.  The second result of an operator is a step of its
-    /// own, with OpCode::Result, whose input is the first.
-    struct Step {
-        OpCode op;
-        NodeKind kind;
-        Attributes attributes;
-        std::vector<int32_t> inputs;
-        DType dtype;
-        Dims shape;
-        Ref<Tensor> value;          // of an External or Constant
-        Ref<Generator> generator;   // of a random operator that was given one
-        std::vector<int32_t> ends;  // values nobody needs after this step
-    };
-
     /// Freezes what `outputs` and `effects` depend on, in the order of recording.  `inputs` are the stand-ins of the capture, in order.
-    /// `any_sizes`: it holds for other sizes of the inputs than they had.  Throws ValueError when an output comes from another capture, and for names that are
+    /// Throws ValueError when an output comes from another capture, and for names that are
     /// not unique.
     ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::string> input_names, std::span<const Ref<Tensor>> effects,
-               std::span<Tensor* const> outputs, std::vector<std::string> output_names, uint64_t capture, bool any_sizes);
+               std::span<Tensor* const> outputs, std::vector<std::string> output_names, uint64_t capture, const GraphOptions& options);
 
-    const std::vector<Step>& steps() const noexcept { return steps_; }
+    const std::vector<Step>& steps() const noexcept { return program_.steps; }
     const std::vector<std::string>& input_names() const noexcept { return input_names_; }
     const std::vector<std::string>& output_names() const noexcept { return output_names_; }
 
@@ -43,9 +36,9 @@ public:
     std::vector<Ref<Tensor>> run_named(std::span<const std::string_view> names, std::span<Tensor* const> inputs) const;
 
 private:
-    std::vector<Step> steps_;
-    std::vector<int32_t> input_steps_;
-    std::vector<int32_t> output_values_;
+    Results run_step(const Step& step, const std::vector<Ref<Tensor>>& values) const;
+
+    Program program_;
     std::vector<std::string> input_names_;
     std::vector<std::string> output_names_;
     const bool any_sizes_;

@@ -30,7 +30,8 @@ TEST(Graph, RunsByPositionAndByName) {
     int inputs = 0, products = 0;
     for (const auto& node : graph.nodes()) {
         inputs += node.kind == NodeKind::Input;
-        products += node.op_code == OpCode::MatMul && node.shape == Shape{4, 2} && node.inputs.size() == 2;
+        products += node.op_code == OpCode::MatMul && node.shape == Shape{4, 2} && node.inputs.size() == 3 &&
+                    node.epilogues == std::vector<OpCode>{OpCode::Add, OpCode::Relu};
     }
     EXPECT_EQ(inputs, 2);
     EXPECT_EQ(products, 1);

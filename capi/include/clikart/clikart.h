@@ -322,8 +322,14 @@ CLIKART_API const char* clikart_capture_obstacle(void);
 CLIKART_API int clikart_capture_sizes_asked(void);
 /* Ends the recording, also when it fails, and returns what the outputs depend on as a graph. */
 CLIKART_API clikart_graph* clikart_capture_end(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs);
-/* The same; with `any_sizes` the graph runs for inputs of the same ranks and any sizes, by the shape rules of its operators. */
-CLIKART_API clikart_graph* clikart_capture_end_for(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs, bool any_sizes);
+typedef struct clikart_graph_options {
+    size_t struct_size; /* the caller sets it to sizeof(clikart_graph_options) */
+    bool any_sizes;     /* the graph runs for inputs of the same ranks and any sizes, by the shape rules of its operators */
+    int32_t optimize;   /* 0: as it was recorded, 1 and 2: steps are put together; the results have the same bits for all */
+} clikart_graph_options;
+/* The same with options; NULL: { .any_sizes = false, .optimize = 2 }. */
+CLIKART_API clikart_graph* clikart_capture_end_with(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs,
+                                                    const clikart_graph_options* options);
 /* Whether the calling thread is recording a graph, in either way. */
 CLIKART_API bool clikart_capturing(void);
 /* Ends the recording, if there is one, and drops it. */
@@ -346,8 +352,11 @@ typedef struct clikart_node {
     const int64_t* shape;  /* as long as the graph lives, as is the next */
     const int32_t* inputs; /* numbers of the nodes that this one reads */
     size_t n_inputs;
+    size_t n_epilogues; /* operators that are applied to its result on the spot; their other operands are its last inputs */
 } clikart_node;
 CLIKART_API int clikart_graph_node(const clikart_graph* graph, size_t index, clikart_node* node);
+/* The operator of a node's epilogue `k`, or a negative number with an error. */
+CLIKART_API clikart_op_code clikart_graph_node_epilogue(const clikart_graph* graph, size_t index, size_t k);
 /* Runs the graph on inputs in order; `outputs` has room for clikart_graph_output_count handles and receives new ones.
  * On failure nothing is written to it. */
 CLIKART_API int clikart_graph_run(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs, clikart_tensor** outputs, size_t n_outputs);

@@ -1,0 +1,24 @@
+#include "graph/passes/epilogues.h"
+
+namespace clikart::passes {
+void fold_epilogues(Program& program) {
+    std::vector<Step>& steps = program.steps;
+    const std::vector<int32_t> uses = program.count_uses();
+    std::vector<bool> gone(steps.size(), false);
+    for (size_t i = 0; i < steps.size(); ++i) {
+        Step& step = steps[i];
+        if (step.kind != NodeKind::Elementwise || step.op == OpCode::Result || step.inputs.empty() || op_info(step.op).n_outputs != 1) continue;
+        // Only the first operand: of two NaN the first one's bits come out, so operands do not change places.
+        const auto made = static_cast<size_t>(step.inputs[0]);
+        Step& product = steps[made];
+        if (product.kind != NodeKind::Product || uses[made] != 1 || !(product.dtype == step.dtype && product.shape == step.shape)) continue;
+        Step folded = std::move(product);  // which moves down to where all operands are there
+        folded.epilogues.push_back({step.op, step.attributes, step.inputs.size() - 1});
+        folded.inputs.insert(folded.inputs.end(), step.inputs.begin() + 1, step.inputs.end());
+        step = std::move(folded);
+        gone[made] = true;
+    }
+    program.remove(gone);
+}
+
+}  // namespace clikart::passes

@@ -1,0 +1,12 @@
+// Elementwise operators that follow a product become part of its step: bias, activation, residual, scale.
+#pragma once
+
+#include "graph/program.h"
+
+namespace clikart::passes {
+
+/// Folds an elementwise step into the product that makes its first operand, if nobody else reads that and the result has the
+/// same shape and dtype.  Those that follow it are folded as well, in their order.
+void fold_epilogues(Program& program);
+
+}  // namespace clikart::passes

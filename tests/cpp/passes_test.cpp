@@ -1,0 +1,102 @@
+// Passes over programs: what goes in, and what comes out.
+#include <gtest/gtest.h>
+
+#include "graph/passes/epilogues.h"
+
+using namespace clikart;
+
+namespace {
+
+/// Programs written down: each line is a value.
+class Writer {
+public:
+    int32_t input(const Dims& shape, DType dtype = DType::Float32) {
+        const int32_t value = add(OpCode::Input, NodeKind::Input, {}, shape, dtype);
+        program.inputs.push_back(value);
+        return value;
+    }
+    int32_t product(int32_t a, int32_t b, const Dims& shape, DType dtype = DType::Float32) {
+        return add(OpCode::MatMul, NodeKind::Product, {a, b}, shape, dtype);
+    }
+    int32_t elementwise(OpCode op, std::vector<int32_t> inputs, const Dims& shape, DType dtype = DType::Float32) {
+        return add(op, NodeKind::Elementwise, std::move(inputs), shape, dtype);
+    }
+    Program program;
+
+private:
+    int32_t add(OpCode op, NodeKind kind, std::vector<int32_t> inputs, const Dims& shape, DType dtype) {
+        program.steps.push_back({op, kind, std::make_shared<const Attributes>(), std::move(inputs), dtype, shape, {}, {}, {}, {}});
+        return static_cast<int32_t>(program.steps.size() - 1);
+    }
+};
+
+std::vector<OpCode> codes(const Program& program) {
+    std::vector<OpCode> codes;
+    for (const Step& step : program.steps) codes.push_back(step.op);
+    return codes;
+}
+
+const Dims kRow{3}, kMatrix{2, 3};
+
+}  // namespace
+
+TEST(Epilogues, BiasActivationAndResidualAreFoldedInOrder) {
+    Writer w;
+    const int32_t x = w.input({2, 4}), b = w.input({4, 3}), bias = w.input(kRow);
+    const int32_t sum = w.elementwise(OpCode::Add, {w.product(x, b, kMatrix), bias}, kMatrix);
+    const int32_t residual = w.elementwise(OpCode::Exp, {w.input(kMatrix)}, kMatrix);  // made after the product
+    const int32_t out = w.elementwise(OpCode::Sub, {w.elementwise(OpCode::Relu, {sum}, kMatrix), residual}, kMatrix);
+    w.program.outputs = {out};
+    w.program.verify();
+    passes::fold_epilogues(w.program);
+    w.program.verify();
+    ASSERT_EQ(codes(w.program), (std::vector<OpCode>{OpCode::Input, OpCode::Input, OpCode::Input, OpCode::Input, OpCode::Exp, OpCode::MatMul}));
+    const Step& product = w.program.steps[5];
+    EXPECT_EQ(product.inputs, (std::vector<int32_t>{0, 1, 2, 4}));
+    EXPECT_EQ(product.own_inputs(), 2u);
+    ASSERT_EQ(product.epilogues.size(), 3u);
+    EXPECT_EQ(product.epilogues[0].op, OpCode::Add);
+    EXPECT_EQ(product.epilogues[1].op, OpCode::Relu);
+    EXPECT_EQ(product.epilogues[1].operands, 0u);
+    EXPECT_EQ(product.epilogues[2].op, OpCode::Sub);
+    EXPECT_EQ(w.program.outputs, (std::vector<int32_t>{5}));
+    w.program.find_ends();
+    EXPECT_EQ(product.ends, (std::vector<int32_t>{0, 1, 2, 4}));
+}
+
+TEST(Epilogues, WhatOthersReadOrWhatLooksDifferentStays) {
+    const auto left_alone = [](auto&& write) {
+        Writer w;
+        const int32_t x = w.input({2, 4}), b = w.input({4, 3});
+        write(w, w.product(x, b, kMatrix));
+        const auto before = codes(w.program);
+        passes::fold_epilogues(w.program);
+        w.program.verify();
+        return codes(w.program) == before;
+    };
+    EXPECT_TRUE(left_alone([](Writer& w, int32_t p) { w.program.outputs = {w.elementwise(OpCode::Relu, {p}, kMatrix), p}; }));  // goes out
+    EXPECT_TRUE(left_alone([](Writer& w, int32_t p) { w.program.outputs = {w.elementwise(OpCode::Mul, {p, p}, kMatrix)}; }));   // read twice
+    EXPECT_TRUE(left_alone([](Writer& w, int32_t p) { w.program.outputs = {w.elementwise(OpCode::Add, {w.input(kRow), p}, kMatrix)}; }));
+    EXPECT_TRUE(left_alone([](Writer& w, int32_t p) { w.program.outputs = {w.elementwise(OpCode::Add, {p, w.input({5, 2, 3})}, {5, 2, 3})}; }));
+    EXPECT_TRUE(left_alone([](Writer& w, int32_t p) { w.program.outputs = {w.elementwise(OpCode::Lt, {p, w.input(kRow)}, kMatrix, DType::Bool)}; }));
+    EXPECT_TRUE(left_alone(
+        [](Writer& w, int32_t p) { w.program.outputs = {w.elementwise(OpCode::Add, {p, w.input(kRow, DType::Float64)}, kMatrix, DType::Float64)}; }));
+}
+
+TEST(Program, VerifyFindsWhatIsWrong) {
+    const auto broken = [](auto&& damage) {
+        Writer w;
+        const int32_t x = w.input(kRow);
+        w.program.outputs = {w.elementwise(OpCode::Exp, {x}, kRow)};
+        w.program.verify();
+        damage(w.program);
+        EXPECT_THROW(w.program.verify(), Failure);
+    };
+    broken([](Program& p) { p.steps[1].inputs = {1}; });
+    broken([](Program& p) { p.steps[1].inputs = {-1}; });
+    broken([](Program& p) { p.outputs = {2}; });
+    broken([](Program& p) { p.inputs = {1}; });
+    broken([](Program& p) { p.steps[0].inputs = {0}; });
+    broken([](Program& p) { p.steps[0].kind = NodeKind::External; });
+    broken([](Program& p) { p.steps[1].epilogues.push_back({OpCode::Add, nullptr, 2}); });
+}
