@@ -54,27 +54,26 @@ ModelGraph::ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::str
     while (!stack.empty()) {
         Tensor* const t = stack.back();
         stack.pop_back();
-        if (numbers.contains(key_of(*t)) || !seen.insert(key_of(*t)).second) continue;
-        if (!t->node) {
-            const bool constant = t->number;
-            const NodeKind kind = constant ? NodeKind::Constant : NodeKind::External;
-            add(*t, {constant ? OpCode::Constant : OpCode::External, kind, none, {}, t->dtype(), t->shape(), Ref<Tensor>::share(t), {}, {}, {}});
-            continue;
-        }
+        if (!t->node || numbers.contains(key_of(*t)) || !seen.insert(key_of(*t)).second) continue;
         const auto& node = static_cast<const Node&>(*t->node);
         if (node.capture != capture) fail(ErrorKind::Value, "trace: the tensor {} belongs to another capture", describe(*t));
         needed.push_back(t);
         for (const Ref<Tensor>& input : node.inputs) stack.push_back(input.get());
     }
+    const auto number_of = [&](Tensor& t) {
+        if (const auto it = numbers.find(key_of(t)); it != numbers.end()) return it->second;
+        const NodeKind kind = t.number ? NodeKind::Constant : NodeKind::External;  // the only ones that are not there yet
+        return add(t, {t.number ? OpCode::Constant : OpCode::External, kind, none, {}, t.dtype(), t.shape(), Ref<Tensor>::share(&t), {}, {}, {}});
+    };
     const auto node_of = [](const Tensor* t) -> const Node& { return static_cast<const Node&>(*t->node); };
     std::sort(needed.begin(), needed.end(), [&](const Tensor* a, const Tensor* b) { return node_of(a).order < node_of(b).order; });
     for (const Tensor* t : needed) {
         const Node& node = node_of(t);
         Step step{node.op, node.kind, std::make_shared<const Attributes>(node.attributes), {}, t->dtype(), t->shape(), {}, node.generator, {}, {}};
-        for (const Ref<Tensor>& input : node.inputs) step.inputs.push_back(numbers.at(key_of(*input)));
+        for (const Ref<Tensor>& input : node.inputs) step.inputs.push_back(number_of(*input));
         add(*t, std::move(step));
     }
-    for (const Tensor* output : outputs) program_.outputs.push_back(numbers.at(key_of(*output)));
+    for (Tensor* output : outputs) program_.outputs.push_back(number_of(*output));
 
     if (options.optimize > 0) passes::fold_epilogues(program_);
     program_.verify();

@@ -55,8 +55,9 @@ def said(code: str) -> list[str]:
     return lines
 
 
-def test_the_guide_to_python(tmp_path):
-    page = (ROOT / "docs/python.md").read_text()
+@pytest.mark.parametrize("name", ["python", "pytree", "tracing"])
+def test_pages_print_what_they_say(name, tmp_path):
+    page = (ROOT / f"docs/{name}.md").read_text()
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.M | re.S))
     program = tmp_path / "guide.py"
     program.write_text(code)
@@ -115,5 +116,8 @@ def test_docstring_examples():
     log = importlib.import_module("clika_runtime.log")  # the name in the package is the operator's
     results = doctest.testmod(log, extraglobs={"crt": crt, "logging": logging})
     assert results.attempted == 2 and results.failed == 0
+    for name, least in (("pytree", 5), ("capture", 4), ("compiled", 4)):
+        results = doctest.testmod(importlib.import_module(f"clika_runtime.{name}"), extraglobs={"crt": crt})
+        assert results.attempted >= least and results.failed == 0, name
     for name in crt.__all__:
         assert getattr(crt, name).__doc__ is not None or not callable(getattr(crt, name)), name

@@ -24,7 +24,7 @@ def test_names_nodes_and_runs():
 
     graph = graph_of(fn, x, input_names=["x"], output_names=["y", "same"])
     assert graph.input_names() == ["x"] and graph.output_names() == ["y", "same"]
-    assert [n.op_code for n in graph.nodes()] == [getattr(crt.graph.OpCode, c) for c in ("Input", "Constant", "External", "MatMul")]
+    assert [n.op_code for n in graph.nodes()] == [getattr(crt.graph.OpCode, c) for c in ("Input", "External", "Constant", "MatMul")]
     assert graph.nodes()[-1].epilogues == (crt.graph.OpCode.Add, crt.graph.OpCode.Relu)
     assert sum(n.kind == crt.graph.NodeKind.Input for n in graph.nodes()) == 1
     assert graph.nodes()[-1].shape == (2, 3)
