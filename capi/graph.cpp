@@ -59,8 +59,9 @@ clikart_tensor* clikart_capture_value(const char* name, const clikart_tensor* va
 
 const char* clikart_capture_obstacle(void) {
     return guarded([]() -> const char* {
-        const std::string* why = capture::obstacle();
-        return why ? why->c_str() : "";
+        thread_local std::string why;
+        why = capture::obstacle();
+        return why.c_str();
     });
 }
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import enum
 import functools
+import itertools
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import guards
 from ._enums import ClikaRTRuntimeError, ClikaRTTypeError, ClikaRTValueError
-from ._library import c_text, check, lib, text
+from ._library import c_text, check, check_pointer, ffi, lib, text
 from .capture import Outputs, argument_names, end, fixed_key, numbered, optimization, recording, require_list, unique
 from .dtype import DType
 from .graph import ModelGraph
-from .pytree import tree_flatten, tree_unflatten
+from .pytree import take_apart, tree_flatten, tree_unflatten
 from .tensor import Size, Tensor, wrap
 
 __all__ = ["Compiled", "State", "TensorSpec", "compile"]
@@ -54,7 +54,7 @@ class TensorSpec:
         object.__setattr__(self, "shape", Size(self.shape))
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Entry:
     """One capture."""
 
@@ -62,6 +62,8 @@ class _Entry:
     outputs: Outputs
     #: What the function took from elsewhere.
     taken: guards.State
+    #: When it was last replayed.
+    used: int = 0
 
 
 class Compiled:
@@ -74,8 +76,10 @@ class Compiled:
         self._dynamic = dynamic
         self._fullgraph = fullgraph
         self._optimize = optimize
+        # Replaced as a whole, and looked into without a lock: keys may be objects of the user's, whose comparison runs anything.
+        self._entries: dict[Hashable, _Entry] = {}
+        self._clock = itertools.count()
         self._lock = threading.Lock()  # guards what follows
-        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._captures = 0
         self._why = ""
         self._last: ModelGraph | None = None
@@ -111,32 +115,47 @@ class Compiled:
 
     def reset(self) -> None:
         """Forgets all graphs, and that something could not be recorded: the next call captures."""
+        last = self._last  # as the graphs, released when the lock is free again
         with self._lock:
-            self._entries.clear()
+            self._entries, before = {}, self._entries
             self._captures, self._why, self._last = 0, "", None
+        del last, before
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._why or lib.clikart_capturing():  # a part of another capture is recorded with it
             return self._fn(*args, **kwargs)
-        leaves, spec = tree_flatten((args, kwargs))
         if self._specs is not None:
             self._check_list(args, kwargs)
-        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        fixed = tuple([None if isinstance(leaf, Tensor) else fixed_key(leaf) for leaf in leaves])
-        kinds = tuple([(t.dtype.code, t.ndim) for t in tensors])
-        shapes = tuple([t.shape for t in tensors])
-        state = guards.state_of(self._fn)
-        with self._lock:
-            for key in ((spec, fixed, kinds, None), (spec, fixed, kinds, shapes)):
-                entry = self._entries.get(key)
-                if entry is not None and guards.holds(entry.taken, state):
-                    self._entries.move_to_end(key)
-                    break
+        leaves: list[Any] = []
+        structure: list[Any] = []
+        for arg in args:
+            take_apart(arg, leaves, structure)
+        if kwargs:
+            structure.append(len(args))
+            take_apart(kwargs, leaves, structure)
+        tensors: list[Tensor] = []
+        kinds: list[Hashable] = []
+        shapes: list[Hashable] = []
+        for leaf in leaves:
+            if isinstance(leaf, Tensor):
+                tensors.append(leaf)
+                handle = leaf._handle
+                shape = tuple(ffi.unpack(check_pointer(lib.clikart_tensor_shape(handle)), lib.clikart_tensor_rank(handle)))
+                kinds.append((lib.clikart_tensor_dtype(handle), len(shape)))
+                shapes.append(shape)
             else:
-                entry = None
-        if entry is not None:
+                kinds.append(fixed_key(leaf))
+        key = (tuple(structure), tuple(kinds))
+        sized = (*key, tuple(shapes))
+        state = guards.state_of(self._fn)
+        entries = self._entries
+        entry = entries.get(sized)
+        if entry is None and self._dynamic:
+            entry = entries.get(key)
+        if entry is not None and guards.holds(entry.taken, state):
+            entry.used = next(self._clock)
             return entry.outputs.build(entry.graph.run(tensors))
-        return self._capture(leaves, spec, (spec, fixed, kinds), shapes, state)
+        return self._capture(args, kwargs, key, sized, state, entries)
 
     def _check_list(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Refuses what does not fit the specs; other sizes are captured anew."""
@@ -152,8 +171,9 @@ class Compiled:
             if tensor.ndim != len(spec.shape):
                 raise ClikaRTValueError(f"compile: input '{spec.name}' has the shape {list(tensor.shape)}, expected one like {list(spec.shape)}")
 
-    def _capture(self, leaves: list[Any], spec: Any, key: tuple[Hashable, ...], shapes: Hashable, state: guards.State) -> Any:
+    def _capture(self, args: Any, kwargs: Any, key: Hashable, sized: Hashable, state: guards.State, entries: dict[Hashable, _Entry]) -> Any:
         """Runs the function, and records it meanwhile."""
+        leaves, spec = tree_flatten((args, kwargs))
         positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         if self._specs is not None:
             names = [s.name for s in self._specs]
@@ -173,17 +193,23 @@ class Compiled:
             results = outputs.tensors(returned)
             if why := text(lib.clikart_capture_obstacle()):
                 with self._lock:
-                    self._why = why
+                    if entries is self._entries:  # no reset meanwhile
+                        self._why = why
                 return result
             any_sizes = self._dynamic and not check(lib.clikart_capture_sizes_asked())
             out_names = numbered("output", len(results)) if self._specs is not None else outputs.names()
             entry = _Entry(end(results, out_names, self._optimize, any_sizes), outputs, guards.kept(state, guards.state_of(self._fn)))
+        entry.used = next(self._clock)
+        entries[key if any_sizes else sized] = entry
+        while len(entries) > _KEPT:
+            oldest = min(list(entries.items()), key=lambda item: item[1].used)[0]
+            entries.pop(oldest, None)
+        last = self._last
         with self._lock:
-            self._entries[(*key, None if any_sizes else shapes)] = entry
-            self._captures += 1
-            self._last = entry.graph
-            while len(self._entries) > _KEPT:
-                self._entries.popitem(last=False)
+            if entries is self._entries:  # no reset meanwhile
+                self._captures += 1
+                self._last = entry.graph
+        del last
         return result
 
 

@@ -110,6 +110,8 @@ def wait_writable(handle: Any, who: str) -> None:
             timeout += timeout // 4
     if state < 0:
         raise_error(who, "wait")
+    if origins:  # a graph that is recorded may have been given up here
+        attend()
 
 
 class Tensor(Operators, Shorthands, Methods):

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 
+#include "ops/call_site.h"
 #include "ops/recorder.h"
 #include "ops/settings.h"
 #include "ops/settle.h"
@@ -33,11 +34,17 @@ public:
 
     void give_up(std::string reason) override {
         if (strict_) fail(ErrorKind::Runtime, "compile: {}, which cannot be recorded into a graph", reason);
-        if (why.empty()) why = std::move(reason);
+        if (why.empty()) why = std::move(reason), where_ = current_origin();
         twins_.clear();
     }
 
     void size_asked(const Tensor& tensor) noexcept override { sizes_asked |= tensor.recorded.capture == id; }
+
+    /// Why the graph was given up, and where, as far as that was told; empty when it was not.
+    std::string obstacle() const {
+        const std::string* place = where_ ? where_->text() : nullptr;
+        return place ? fmt::format("{}, at {}", why, *place) : why;
+    }
 
     /// From now on `tensor` is what `twin` stands for.
     void know(Tensor& tensor, Ref<Tensor> twin) {
@@ -74,6 +81,7 @@ private:
     }
 
     const bool strict_;
+    Ref<Origin> where_;
     uint64_t recorded_ = 0;
     std::vector<Ref<Tensor>> twins_;  // where calls are run: the stand-ins of all their results
 };
@@ -139,9 +147,8 @@ bool active() noexcept {
     return current != nullptr;
 }
 
-const std::string* obstacle() {
-    const GraphRecorder& recorder = require();
-    return recorder.why.empty() ? nullptr : &recorder.why;
+std::string obstacle() {
+    return require().obstacle();
 }
 
 bool sizes_asked() {
@@ -151,7 +158,7 @@ bool sizes_asked() {
 Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> output_names, const GraphOptions& options) {
     require();
     const std::unique_ptr<GraphRecorder> done = stop();
-    if (!done->why.empty()) fail(ErrorKind::Runtime, "compile: {}, which cannot be recorded into a graph", done->why);
+    if (!done->why.empty()) fail(ErrorKind::Runtime, "compile: {}, which cannot be recorded into a graph", done->obstacle());
     std::vector<Tensor*> results;
     for (Tensor* output : outputs) results.push_back(done->twin_of(output));
     return make_ref<ModelGraph>(done->inputs, std::move(done->names), done->effects, results, std::move(output_names), done->id, options);

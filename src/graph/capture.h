@@ -22,8 +22,8 @@ Ref<Tensor> input(const Tensor& value, std::string name);
 
 /// Whether there is a capture.
 bool active() noexcept;
-/// Why the graph was given up; null when it was not.  Valid until the capture ends.
-const std::string* obstacle();
+/// Why the graph was given up, and where, as far as that was told; empty when it was not.
+std::string obstacle();
 /// Whether somebody asked for sizes of what is computed from inputs, so that the graph may hold only for them.
 bool sizes_asked();
 

@@ -85,6 +85,8 @@ def test_what_cannot_be_recorded_is_called(fn, why):
         same(step(crt.tensor(values)), fn(crt.tensor(values)))
     assert len(calls) == 3  # not a second time for the capture
     assert step.state is State.Fallback and why in step.fallback_reason and step.recapture_count == 0
+    line = fn.__code__.co_firstlineno + (2 if fn is write_in_place else 1)
+    assert step.fallback_reason.endswith(f", at {__file__}:{line}")
     with pytest.raises(RuntimeError, match="take_graph: nothing is captured: .*" + re.escape(why)):
         step.take_graph()
     full = crt.compile(fn, fullgraph=True)

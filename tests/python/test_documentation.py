@@ -62,8 +62,8 @@ def test_pages_print_what_they_say(name, tmp_path):
     program = tmp_path / "guide.py"
     program.write_text(code)
     assert [line.strip() for line in output(sys.executable, program).splitlines()] == said(code)
-    for name in re.findall(r"\]\((\w+\.md)\)", page):
-        assert (ROOT / "docs" / name).exists(), name
+    for other in re.findall(r"\]\((\w+\.md)\)", page):
+        assert (ROOT / "docs" / other).exists(), other
 
 
 @pytest.mark.parametrize(("language", "shown"), [("cpp", "Tensor(shape=[2, 3], dtype=Float32, device=CPU, numel=6, data=[0.3333, "), ("c", "10\n")])
@@ -102,6 +102,15 @@ def test_async_examples(tmp_path):
     """Each checks what it says; the chapters are those of the page on asynchronous execution, and more."""
     assert output(sys.executable, ROOT / "examples/python/async.py").count("\n== ") == 10
     assert output(compiled(ROOT / "examples/cpp/async.cpp", tmp_path / "async")).count("\n== ") == 8
+
+
+def test_tracing_examples(tmp_path):
+    """Each checks what it says; what both print of the same things is the same."""
+    python = output(sys.executable, ROOT / "examples/python/tracing.py")
+    cpp = output(compiled(ROOT / "examples/cpp/tracing.cpp", tmp_path / "tracing"))
+    assert python.count("\n== ") == 8 and cpp.count("\n== ") == 6
+    for shared in ("the value of float32 [", "which cannot be recorded into a graph", "== compile: the first call runs"):
+        assert shared in python and shared in cpp
 
 
 def test_the_model_has_a_test_for_each_number():

@@ -315,7 +315,8 @@ CLIKART_API clikart_tensor* clikart_capture_input(const char* name, clikart_dtyp
 CLIKART_API int clikart_capture_begin_running(bool strict);
 /* The graph's next input, over the memory of a tensor with a value. */
 CLIKART_API clikart_tensor* clikart_capture_value(const char* name, const clikart_tensor* value);
-/* Why the graph was given up, and "" when it was not, until the recording ends; NULL with an error without a recording. */
+/* Why the graph was given up, and where, as far as clikart_tell_origin or a tag told; "" when it was not; NULL with an error without
+ * a recording.  Valid until the thread's next call of this. */
 CLIKART_API const char* clikart_capture_obstacle(void);
 /* 1 when shape, strides or number of elements of something that depends on an input were asked for, so that the graph may
  * hold only for these sizes, 0 when not, -1 with an error. */

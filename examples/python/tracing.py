@@ -1,0 +1,119 @@
+"""Graphs, a chapter for each idea: trace, modules and pytrees, compile.  Run it: every chapter checks what it says."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import clika_runtime as crt
+from clika_runtime import nn
+
+
+def chapter(title):
+    print(f"\n== {title}")
+
+
+rng = np.random.default_rng(0)
+w = crt.tensor(rng.standard_normal((4, 3)).astype(np.float32))
+b = crt.tensor(rng.standard_normal(3).astype(np.float32))
+x = crt.tensor(rng.standard_normal((2, 4)).astype(np.float32))
+
+
+def head(inputs):
+    return [crt.softmax(crt.relu(crt.matmul(inputs[0], w) + b), dim=-1)]
+
+
+chapter("A function runs once over stand-ins, and is a graph")
+graph = crt.trace(head, example_inputs=[x], input_names=["x"], output_names=["p"])
+print(graph.input_names(), "->", graph.output_names())
+assert graph.run([x])[0].bytes() == graph.run({"x": x})[0].bytes() == head([x])[0].bytes()
+
+chapter("Its nodes: the product has taken the bias and the activation with it")
+for number, node in enumerate(graph.nodes()):
+    epilogues = "".join(f" + {code.name}" for code in node.epilogues)
+    print(f"{number}: {node.op_code.name}{epilogues} of {list(node.inputs)}: {node.dtype} {list(node.shape)}")
+plain = crt.trace(head, [x], optimize=0)
+assert len(plain.nodes()) == len(graph.nodes()) + 2 and plain.run([x])[0].bytes() == graph.run([x])[0].bytes()
+
+chapter("A value cannot be read while it is recorded")
+try:
+    crt.trace(lambda inputs: [inputs[0] * inputs[0].numpy().sum()], [x])
+except RuntimeError as error:
+    print(error)
+else:
+    raise AssertionError
+
+chapter("Modules and pytrees: names are kept")
+
+
+@dataclass
+class Answer:
+    p: crt.Tensor
+    best: crt.Tensor
+
+
+class Scorer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, batch: dict[str, Any], temperature: float) -> Answer:
+        p = crt.softmax(self.layer(batch["pixels"]) / temperature, dim=-1)
+        return Answer(p, crt.argmax(p, dims=[1]))
+
+
+scorer = Scorer()
+traced = crt.trace(scorer, ({"pixels": x}, 2.0))
+print(traced.graph.input_names(), "->", traced.graph.output_names())
+assert traced({"pixels": x}, 2.0).p.bytes() == scorer({"pixels": x}, 2.0).p.bytes()
+
+chapter("compile: the first call runs and is recorded, later ones replay")
+calls = []
+
+
+def counted(inputs):
+    calls.append(inputs[0].dtype)
+    return head(inputs)
+
+
+step = crt.compile(counted, [crt.TensorSpec("x", crt.float32, [2, 4])])
+print(step.state, end=" ")
+for _ in range(3):
+    (p,) = step([x])
+print("->", step.state, f"after {len(calls)} call of the function, {step.recapture_count} captures more")
+assert len(calls) == 1 and step.take_graph().run([x])[0].bytes() == p.bytes()
+
+chapter("Other shapes are captured as well, or held by one graph")
+step([crt.ones((5, 4))])
+print("two shapes:", step.recapture_count, "capture more;", end=" ")
+dynamic = crt.compile(scorer, dynamic=True)
+shapes = [list(dynamic({"pixels": crt.ones((n, 4))}, 1.0).p.shape) for n in (1, 3, 7)]
+print("dynamic:", shapes, dynamic.recapture_count)
+assert step.recapture_count == 1 and dynamic.recapture_count == 0
+
+chapter("Parameters may change, in place or by another tensor")
+before = dynamic({"pixels": x}, 1.0).p.bytes()
+scorer.layer.weight.mul_(2)  # the graph sees the same memory
+assert dynamic.recapture_count == 0 and dynamic({"pixels": x}, 1.0).p.bytes() == scorer({"pixels": x}, 1.0).p.bytes() != before
+scorer.layer.weight = nn.Parameter(crt.zeros((3, 4)))
+assert dynamic({"pixels": x}, 1.0).p.bytes() == scorer({"pixels": x}, 1.0).p.bytes()
+print("bound anew:", dynamic.recapture_count, "capture more")
+
+chapter("What cannot be recorded is called every time, or raises")
+
+
+def branch(x):
+    return x * 2 if crt.sum(x).item() > 0 else -x
+
+
+step = crt.compile(branch)
+assert step(crt.ones(1)).tolist() == [2.0] and step(-crt.ones(1)).tolist() == [1.0]
+print(step.state, "because", step.fallback_reason.replace(__file__, "this file"))
+try:
+    crt.compile(branch, fullgraph=True)(x)
+except crt.ClikaRTError as error:
+    print(error)
+else:
+    raise AssertionError
+step.reset()
+print("and after a reset", step.state)
