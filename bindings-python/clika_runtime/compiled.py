@@ -6,6 +6,7 @@ import enum
 import functools
 import itertools
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,6 +84,8 @@ class Compiled:
         self._captures = 0
         self._why = ""
         self._last: ModelGraph | None = None
+        self._seen: list[str] = []  # what the last capture was for
+        self._events: deque[str] = deque(maxlen=_KEPT)
 
     @property
     def state(self) -> State:
@@ -102,6 +105,22 @@ class Compiled:
         """What could not be recorded; empty unless the state is ``Fallback``."""
         return self._why
 
+    def explain(self) -> str:
+        """Why each of the last captures was made, and what could not be recorded: a line each.
+
+        Example:
+            >>> step = crt.compile(lambda x: x * 2)
+            >>> _ = step(crt.ones(2)), step(crt.ones(3))
+            >>> print(step.explain())
+            capture 1: the first call
+            capture 2: x is float32 [3], was float32 [2]
+        """
+        with self._lock:
+            lines = list(self._events)
+            if self._why:
+                lines.append(f"fallback: {self._why}")
+        return "\n".join(lines) or "nothing is captured yet"
+
     def take_graph(self) -> ModelGraph:
         """The graph that was captured last.
 
@@ -119,6 +138,8 @@ class Compiled:
         with self._lock:
             self._entries, before = {}, self._entries
             self._captures, self._why, self._last = 0, "", None
+            self._seen = []
+            self._events.clear()
         del last, before
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -152,10 +173,11 @@ class Compiled:
         entry = entries.get(sized)
         if entry is None and self._dynamic:
             entry = entries.get(key)
-        if entry is not None and guards.holds(entry.taken, state):
+        bound_anew = ""
+        if entry is not None and (bound_anew := guards.changed(entry.taken, state)) == "":
             entry.used = next(self._clock)
             return entry.outputs.build(entry.graph.run(tensors))
-        return self._capture(args, kwargs, key, sized, state, entries)
+        return self._capture(args, kwargs, key, sized, state, entries, bound_anew)
 
     def _check_list(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Refuses what does not fit the specs; other sizes are captured anew."""
@@ -171,15 +193,12 @@ class Compiled:
             if tensor.ndim != len(spec.shape):
                 raise ClikaRTValueError(f"compile: input '{spec.name}' has the shape {list(tensor.shape)}, expected one like {list(spec.shape)}")
 
-    def _capture(self, args: Any, kwargs: Any, key: Hashable, sized: Hashable, state: guards.State, entries: dict[Hashable, _Entry]) -> Any:
+    def _capture(self, args: Any, kwargs: Any, key: Hashable, sized: Hashable, state: guards.State, entries: dict[Hashable, _Entry], bound_anew: str) -> Any:
         """Runs the function, and records it meanwhile."""
         leaves, spec = tree_flatten((args, kwargs))
         positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        if self._specs is not None:
-            names = [s.name for s in self._specs]
-        else:
-            all_names = argument_names(self._fn, spec)
-            names = unique([all_names[i] for i in positions])
+        all_names = [s.name for s in self._specs] if self._specs is not None else argument_names(self._fn, spec)
+        names = unique([all_names[i] for i in positions])
         given = list(leaves)
         with recording(lambda: int(lib.clikart_capture_begin_running(self._fullgraph))):
             for name, i in zip(names, positions, strict=True):
@@ -199,6 +218,7 @@ class Compiled:
             any_sizes = self._dynamic and not check(lib.clikart_capture_sizes_asked())
             out_names = numbered("output", len(results)) if self._specs is not None else outputs.names()
             entry = _Entry(end(results, out_names, self._optimize, any_sizes), outputs, guards.kept(state, guards.state_of(self._fn)))
+        seen = [f"{name} is {_shown(leaf)}" for name, leaf in zip(all_names, leaves, strict=True)]
         entry.used = next(self._clock)
         entries[key if any_sizes else sized] = entry
         while len(entries) > _KEPT:
@@ -209,8 +229,31 @@ class Compiled:
             if entries is self._entries:  # no reset meanwhile
                 self._captures += 1
                 self._last = entry.graph
+                self._events.append(f"capture {self._captures}: {_reason(self._seen, seen, bound_anew)}")
+                self._seen = seen
         del last
         return result
+
+
+def _shown(leaf: Any) -> str:
+    if isinstance(leaf, Tensor):
+        return f"{str(leaf.dtype).removeprefix('clika_runtime.')} {list(leaf.shape)}"
+    text = repr(leaf)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _reason(before: list[str], now: list[str], bound_anew: str) -> str:
+    """Why a capture was made that follows another."""
+    if not before:
+        return "the first call"
+    if bound_anew:
+        return f"{bound_anew} is not what it was"
+    if len(before) != len(now):
+        return f"{len(now)} values were given, {len(before)} before"
+    for old, new in zip(before, now, strict=True):
+        if old != new:
+            return f"{new}, was {old.partition(' is ')[2]}" if old.partition(" is ")[0] == new.partition(" is ")[0] else f"{new}, where {old} was given before"
+    return "the values are in containers of another structure, or the graph was not kept"
 
 
 def compile(

@@ -12,7 +12,7 @@ from .capture import fixed_key
 from .nn.module import Module
 from .tensor import Tensor
 
-__all__ = ["State", "holds", "kept", "state_of"]
+__all__ = ["State", "changed", "kept", "state_of"]
 
 #: What was found under each name.
 State = dict[Hashable, Hashable]
@@ -38,9 +38,12 @@ def kept(before: State, after: State) -> State:
     return {name: key for name, key in before.items() if after.get(name, after) == key}
 
 
-def holds(taken: State, now: State) -> bool:
-    """Whether all that was taken is what it was."""
-    return all(now.get(name, now) == key for name, key in taken.items())
+def changed(taken: State, now: State) -> str:
+    """The name of the first thing that is not what it was; empty when all is."""
+    for name, key in taken.items():
+        if now.get(name, now) != key:
+            return ".".join(str(part) for part in name) if isinstance(name, tuple) and name else "the function"
+    return ""
 
 
 def _look(value: Any, name: tuple[Any, ...], state: State, seen: set[int]) -> None:
@@ -69,12 +72,12 @@ def _look(value: Any, name: tuple[Any, ...], state: State, seen: set[int]) -> No
 
 def _look_into_function(fn: Any, name: tuple[Any, ...], state: State, seen: set[int]) -> None:
     state[name] = id(fn.__code__)
-    for i, cell in enumerate(fn.__closure__ or ()):
+    for used, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         try:
             value = cell.cell_contents
         except ValueError:  # not bound yet
             continue
-        _look(value, (*name, i), state, seen)
+        _look(value, (*name, used), state, seen)
     for used in fn.__code__.co_names:
         value = fn.__globals__.get(used)
         if isinstance(value, (*_NUMBERS, Tensor, Module)):

@@ -389,6 +389,40 @@ def test_reset():
         step.take_graph()
 
 
+def test_explain():
+    scale = 2
+
+    def fn(x, y=None, *, flag=True):
+        return x * scale if flag else x
+
+    step = crt.compile(fn)
+    assert step.explain() == "nothing is captured yet"
+    x = crt.ones(2)
+    step(x)
+    step(crt.ones((1, 3)))
+    step(x, 5)
+    step(x, 6.5)
+    step(x, 6.5)
+    scale = 3
+    step(x, 6.5)
+    step(x, flag=False)
+    step(x, [7])
+    assert step.explain().splitlines() == [
+        "capture 1: the first call",
+        "capture 2: x is float32 [1, 3], was float32 [2]",
+        "capture 3: 2 values were given, 1 before",
+        "capture 4: y is 6.5, was 5",
+        "capture 5: scale is not what it was",
+        "capture 6: flag is False, where y is 6.5 was given before",
+        "capture 7: y.0 is 7, where flag is False was given before",
+    ]
+    step.reset()
+    assert step.explain() == "nothing is captured yet"
+    fallback = crt.compile(read_item)
+    fallback(x)
+    assert fallback.explain() == f"fallback: {fallback.fallback_reason}"
+
+
 # ---- optimisation
 
 
