@@ -127,13 +127,21 @@ const char* clikart_graph_output_name(const clikart_graph* graph, size_t index) 
     return guarded([&] { return name_at(checked_graph(graph, "graph_output_name").output_names(), index, "graph_output_name"); });
 }
 
+int32_t clikart_graph_output_node(const clikart_graph* graph, size_t index) {
+    return guarded([&] {
+        const auto& outputs = checked_graph(graph, "graph_output_node").program().outputs;
+        if (index >= outputs.size()) fail(ErrorKind::Index, "graph_output_node: index {} is out of range, there are {}", index, outputs.size());
+        return outputs[index];
+    });
+}
+
 size_t clikart_graph_node_count(const clikart_graph* graph) {
-    return graph ? from_handle<ModelGraph>(graph)->steps().size() : 0;
+    return graph ? from_handle<ModelGraph>(graph)->program().steps.size() : 0;
 }
 
 int clikart_graph_node(const clikart_graph* graph, size_t index, clikart_node* node) {
     return guarded([&] {
-        const auto& steps = checked_graph(graph, "graph_node").steps();
+        const auto& steps = checked_graph(graph, "graph_node").program().steps;
         if (!node) fail(ErrorKind::Type, "graph_node: the node is NULL");
         check_size("graph_node", node->struct_size, offsetof(clikart_node, n_epilogues));  // all that the first version had
         if (index >= steps.size()) fail(ErrorKind::Index, "graph_node: index {} is out of range, there are {}", index, steps.size());
@@ -154,7 +162,7 @@ int clikart_graph_node(const clikart_graph* graph, size_t index, clikart_node* n
 
 clikart_op_code clikart_graph_node_epilogue(const clikart_graph* graph, size_t index, size_t k) {
     return guarded([&] {
-        const auto& steps = checked_graph(graph, "graph_node_epilogue").steps();
+        const auto& steps = checked_graph(graph, "graph_node_epilogue").program().steps;
         if (index >= steps.size() || k >= steps[index].epilogues.size()) {
             fail(ErrorKind::Index, "graph_node_epilogue: node {} of {} has no epilogue {}", index, steps.size(), k);
         }

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from . import graph_text
 from ._enums import ClikaRTTypeError, NodeKind, OpCode
 from ._library import attend, c_text, check, ffi, lib, origins, text
 from .dtype import DType
@@ -54,6 +55,27 @@ class ModelGraph:
             epilogues = tuple([OpCode(check(lib.clikart_graph_node_epilogue(self._handle, i, k))) for k in range(node.n_epilogues)])
             found.append(Node(OpCode(node.op_code), NodeKind(node.kind), DType.of_code(node.dtype), shape, inputs, epilogues))
         return found
+
+    def summary(self) -> str:
+        """A table of the nodes: what each reads and makes, the bytes of its result, and roughly how many operations it takes.
+
+        Example:
+            >>> w = crt.ones((4, 3))
+            >>> graph = crt.trace(lambda i: [crt.relu(i[0] @ w)], [crt.ones((2, 4))], ["x"], ["y"])
+            >>> print(graph.summary())
+            node  operator       reads  result          bytes  operations
+               0  Input x               float32 [2, 4]      0           0
+               1  External              float32 [4, 3]      0           0
+               2  MatMul + Relu  0 1    float32 [2, 3]     24          54
+            1 of 3 nodes compute; 24 bytes of results, 54 operations
+        """
+        return graph_text.summary(self.nodes(), self.input_names())
+
+    def to_dot(self) -> str:
+        """The graph as a text in the language of Graphviz."""
+        names = self.output_names()
+        outputs = [(name, check(lib.clikart_graph_output_node(self._handle, i))) for i, name in enumerate(names)]
+        return graph_text.dot(self.nodes(), self.input_names(), outputs)
 
     def run(self, inputs: Sequence[Tensor] | Mapping[str, Tensor]) -> list[Tensor]:
         """Runs the graph.

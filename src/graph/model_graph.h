@@ -25,7 +25,7 @@ public:
     ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::string> input_names, std::span<const Ref<Tensor>> effects,
                std::span<Tensor* const> outputs, std::vector<std::string> output_names, uint64_t capture, const GraphOptions& options);
 
-    const std::vector<Step>& steps() const noexcept { return program_.steps; }
+    const Program& program() const noexcept { return program_; }
     const std::vector<std::string>& input_names() const noexcept { return input_names_; }
     const std::vector<std::string>& output_names() const noexcept { return output_names_; }
 

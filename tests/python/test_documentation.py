@@ -125,7 +125,7 @@ def test_docstring_examples():
     log = importlib.import_module("clika_runtime.log")  # the name in the package is the operator's
     results = doctest.testmod(log, extraglobs={"crt": crt, "logging": logging})
     assert results.attempted == 2 and results.failed == 0
-    for name, least in (("pytree", 5), ("capture", 4), ("compiled", 4)):
+    for name, least in (("pytree", 5), ("capture", 4), ("compiled", 7), ("graph", 3)):
         results = doctest.testmod(importlib.import_module(f"clika_runtime.{name}"), extraglobs={"crt": crt})
         assert results.attempted >= least and results.failed == 0, name
     for name in crt.__all__:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import clika_runtime as crt
-from clika_runtime._library import lib
+from clika_runtime._library import check, lib
 
 
 def graph_of(fn, *inputs, **names):
@@ -190,3 +190,24 @@ def test_modules():
     assert traced.graph.input_names() == ["batch.x", "extra"]
     x = crt.tensor(np.arange(3, dtype=np.float32).reshape(1, 3))
     np.testing.assert_array_equal(traced({"x": x}, crt.zeros(2))["y"].numpy(), net.layer(x).numpy())
+
+
+def test_the_graph_as_text():
+    w = crt.ones((2, 3, 3, 4))
+    graph = crt.trace(
+        lambda d: {"y": crt.sum(crt.relu(crt.conv2d(d["x"], w)), dims=[3]), "flat": crt.reshape(d["x"], (-1,)), 'say "w"': w}, {"x": crt.ones((1, 5, 5, 4))}
+    ).graph
+    lines = graph.summary().splitlines()
+    columns = [line.split() for line in lines]
+    assert [line[1] for line in columns[1:5]] == ["Input", "External", "Conv2d", "Sum"] and "Conv2d + Relu" in lines[3]
+    assert columns[3][-2:] == ["72", f"{2 * 18 * 36 + 18:,}"]  # 3 x 3 x 2 results of 36 products, and as many relus
+    assert columns[4][-2:] == ["36", "18"] and columns[5][-2:] == ["0", "0"]
+    assert lines[-1] == f"3 of 5 nodes compute; 108 bytes of results, {2 * 18 * 36 + 36:,} operations"
+    dot = graph.to_dot()
+    assert dot.startswith("digraph {") and dot.endswith("}")
+    assert "n0 -> n2" in dot and "n1 -> n2" in dot and "n3 -> o0" in dot and "n1 -> o2" in dot and 'Output say \\"w\\""' in dot
+    with pytest.raises(IndexError, match="graph_output_node: index 3 is out of range, there are 3"):
+        check(lib.clikart_graph_output_node(graph._handle, 3))
+    for k, node in ((0, 99), (5, 2)):
+        with pytest.raises(IndexError, match=f"graph_node_epilogue: node {node} of 5 has no epilogue {k}"):
+            check(lib.clikart_graph_node_epilogue(graph._handle, node, k))

@@ -343,6 +343,8 @@ CLIKART_API size_t clikart_graph_output_count(const clikart_graph* graph);
 /* Valid as long as the graph; NULL with an error when `index` is out of range, as for the nodes below. */
 CLIKART_API const char* clikart_graph_input_name(const clikart_graph* graph, size_t index);
 CLIKART_API const char* clikart_graph_output_name(const clikart_graph* graph, size_t index);
+/* The number of the node that makes an output, or -1 with an error. */
+CLIKART_API int32_t clikart_graph_output_node(const clikart_graph* graph, size_t index);
 CLIKART_API size_t clikart_graph_node_count(const clikart_graph* graph);
 typedef struct clikart_node {
     size_t struct_size; /* the caller sets it to sizeof(clikart_node) */
