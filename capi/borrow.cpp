@@ -5,6 +5,7 @@
 #include "borrow.h"
 #include "exec/fork.h"
 #include "ops/call_site.h"
+#include "ops/recorder.h"
 
 using namespace clikart;
 
@@ -57,6 +58,7 @@ std::pair<int64_t, int64_t> reach(const Dims& shape, const Dims& strides, const 
 
 Ref<Tensor> clikart::borrow(const Offer& offer, const char* who) {
     const int64_t size = size_of(offer.dtype);
+    note_unrecorded("the program's memory is borrowed");
     const auto address = reinterpret_cast<uintptr_t>(offer.data);
     if (!offer.data && numel(offer.shape) > 0) fail(ErrorKind::Type, "{}: data is NULL", who);
     if (address % std::min(static_cast<size_t>(size), kWidestElement) != 0)

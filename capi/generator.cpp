@@ -1,6 +1,7 @@
 #include "ops/generator.h"
 
 #include "boundary.h"
+#include "ops/recorder.h"
 
 using namespace clikart;
 
@@ -14,7 +15,10 @@ Generator& generator_or_own(const clikart_generator* generator) {
 }  // namespace
 
 clikart_generator* clikart_generator_create(uint64_t seed) {
-    return guarded([&] { return reinterpret_cast<clikart_generator*>(make_ref<Generator>(seed).leak()); });
+    return guarded([&] {
+        note_unrecorded("a random generator is made");
+        return reinterpret_cast<clikart_generator*>(make_ref<Generator>(seed).leak());
+    });
 }
 
 void clikart_generator_retain(const clikart_generator* generator) {
@@ -27,6 +31,7 @@ void clikart_generator_release(clikart_generator* generator) {
 
 int clikart_generator_state(const clikart_generator* generator, uint64_t* seed, uint64_t* offset) {
     return guarded([&] {
+        note_unrecorded("the state of a random generator is read");
         const Generator::State state = generator_or_own(generator).state();
         if (seed) *seed = state.seed;
         if (offset) *offset = state.offset;
@@ -36,6 +41,7 @@ int clikart_generator_state(const clikart_generator* generator, uint64_t* seed, 
 
 int clikart_generator_set_state(clikart_generator* generator, uint64_t seed, uint64_t offset) {
     return guarded([&] {
+        note_unrecorded("the state of a random generator is set");
         generator_or_own(generator).set_state({seed, offset});
         return 0;
     });

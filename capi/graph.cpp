@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
 #include "boundary.h"
 #include "graph/capture.h"
 
@@ -79,7 +83,7 @@ clikart_graph* clikart_capture_end_with(const clikart_tensor* const* outputs, co
         try {
             GraphOptions wanted;
             if (options) {
-                check_size("capture_end", options->struct_size, sizeof *options);
+                check_size("capture_end", options->struct_size, offsetof(clikart_graph_options, optimize) + sizeof options->optimize);
                 wanted = {options->any_sizes, options->optimize};
             }
             OperandList list;

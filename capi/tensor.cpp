@@ -20,7 +20,7 @@ clikart_tensor* clikart_tensor_from_data(const void* data, clikart_dtype dtype, 
         name_of(type);  // throws for a code outside the table
         if (!data && numel(dims) > 0) fail(ErrorKind::Type, "tensor_from_data: data is NULL");
         if (const Device device = thread_device(); device.type == DeviceType::Meta) return to_handle(make_tensor(type, dims, device));
-        return to_handle(tensor_from_host(data, type, dims));
+        return to_handle(note_born(tensor_from_host(data, type, dims)));
     });
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, overload
@@ -10,10 +12,12 @@ from ._convert import operand
 from ._enums import ClikaRTTypeError, ClikaRTValueError
 from ._library import c_text, check, check_pointer, ffi, lib
 from ._refused import int_argument
+from .devices import Device
+from .dtype import DType
 from .graph import ModelGraph
 from .pytree import TreeSpec, tree_flatten, tree_paths, tree_unflatten
 from .scopes import apply, scoped
-from .tensor import Tensor, wrap
+from .tensor import Size, Tensor, wrap
 
 __all__ = ["Traced", "trace"]
 
@@ -30,9 +34,9 @@ def recording(begin: Callable[[], int]) -> Iterator[None]:
         lib.clikart_capture_cancel()
 
 
-def end(results: Sequence[Tensor], names: Sequence[str], optimize: int, any_sizes: bool = False) -> ModelGraph:
+def end(who: str, results: Sequence[Tensor], names: Sequence[str], optimize: int, any_sizes: bool = False) -> ModelGraph:
     """The graph of what was recorded."""
-    out_names = [c_text(name, "trace") for name in names]
+    out_names = [c_text(name, who) for name in names]
     handles = [operand(r) for r in results]
     options = ffi.new("clikart_graph_options*", {"struct_size": ffi.sizeof("clikart_graph_options"), "any_sizes": any_sizes, "optimize": optimize})
     return ModelGraph(check_pointer(lib.clikart_capture_end_with(handles, out_names, len(handles), options)))
@@ -84,16 +88,17 @@ def named(prefix: str, path: str) -> str:
 
 
 def unique(names: Sequence[str]) -> list[str]:
-    """The names, with a number behind those that came before."""
-    seen: set[str] = set()
-    result = []
-    for name in names:
-        candidate, n = name, 1
-        while candidate in seen:
-            candidate, n = f"{name}_{n}", n + 1
-        seen.add(candidate)
-        result.append(candidate)
-    return result
+    """The names, with a number behind those that came before; what C has no text for is escaped."""
+    count: dict[str, int] = {}
+    result: dict[str, None] = {}
+    for given in names:
+        name = given.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+        candidate = name
+        while candidate in result:
+            count[name] = count.get(name, 0) + 1
+            candidate = f"{name}_{count[name]}"
+        result[candidate] = None
+    return list(result)
 
 
 def argument_names(fn: Callable[..., Any], spec: TreeSpec) -> list[str]:
@@ -122,16 +127,42 @@ def _parameters(fn: Callable[..., Any]) -> list[str]:
     return list(code.co_varnames[: code.co_argcount])[1 if bound else 0 :]
 
 
+class NoKeyError(Exception):
+    """A value that is no tensor and may be another one although it looks the same."""
+
+
 def fixed_key(leaf: Any) -> Hashable:
     """Equal where a function does the same with two values that are no tensors: 1, 1.0 and True are told apart, and so are 0.0
-    and -0.0; what has no hash is only like itself."""
+    and -0.0; NaN is like itself.
+
+    Raises:
+        NoKeyError: for what may change without becoming another object: arrays, sets and the like.
+    """
     if type(leaf) is float:
         return float, leaf.hex()
+    if isinstance(leaf, (complex, np_generic())):
+        return type(leaf), repr(leaf)
+    if type(leaf) is slice:
+        return slice, fixed_key(leaf.start), fixed_key(leaf.stop), fixed_key(leaf.step)
     try:
         hash(leaf)
     except TypeError:
-        return type(leaf), id(leaf)
+        raise NoKeyError(f"a {type(leaf).__name__} is neither a tensor nor a value that stays what it is") from None
     return type(leaf), leaf
+
+
+def np_generic() -> type:
+    """The class of NumPy's numbers, if anybody imported NumPy."""
+    numpy = sys.modules.get("numpy")
+    return getattr(numpy, "generic", float)
+
+
+_KEPT = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), DType, Device, enum.Enum, Size, slice, range)
+
+
+def is_kept(leaf: Any) -> bool:
+    """Whether a result can be given again by a graph: a tensor, or a value that stays what it is."""
+    return isinstance(leaf, (Tensor, *_KEPT, np_generic()))
 
 
 class Traced:
@@ -161,7 +192,7 @@ class Traced:
                 if not isinstance(leaf, Tensor):
                     raise ClikaRTTypeError(f"trace: expected a tensor for '{self.graph.input_names()[len(tensors)]}', got {type(leaf).__name__}")
                 tensors.append(leaf)
-            elif fixed_key(leaf) != fixed_key(self._fixed[i]):
+            elif leaf is not self._fixed[i] and (isinstance(leaf, Tensor) or fixed_key(leaf) != fixed_key(self._fixed[i])):
                 raise ClikaRTValueError(f"trace: called with {leaf!r}, traced for {self._fixed[i]!r}")
         return self._outputs.build(self.graph.run(tensors))
 
@@ -206,10 +237,18 @@ def trace(
         [3.0, 3.0]
     """
     optimize = optimization("trace", optimize)
+    if not callable(fn):
+        raise ClikaRTTypeError(f"trace: expected a function, got {type(fn).__name__}")
     if isinstance(example_inputs, list):
         return _trace_list(fn, example_inputs, input_names, output_names, optimize)
     args = example_inputs if type(example_inputs) is tuple else (example_inputs,)
     leaves, spec = tree_flatten((args, {}))
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            try:
+                fixed_key(leaf)
+            except NoKeyError as error:
+                raise ClikaRTTypeError(f"trace: {error}") from None
     positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
     all_names = argument_names(fn, spec)
     names = names_or_default(input_names, [all_names[i] for i in positions], "input")
@@ -218,8 +257,13 @@ def trace(
         for name, i in zip(names, positions, strict=True):
             given[i] = _stand_in(name, leaves[i])
         returned, kept = tree_flatten(fn(*tree_unflatten(spec, given)[0]))
+        for leaf in returned:
+            if not is_kept(leaf):
+                raise ClikaRTTypeError(
+                    f"trace: the function returned a {type(leaf).__name__}, which is neither a tensor, a number or text, nor a known container of them"
+                )
         outputs = Outputs(kept, returned)
-        graph = end(outputs.tensors(returned), names_or_default(output_names, outputs.names(), "output"), optimize)
+        graph = end("trace", outputs.tensors(returned), names_or_default(output_names, outputs.names(), "output"), optimize)
     return Traced(graph, spec, positions, leaves, outputs)
 
 
@@ -232,11 +276,13 @@ def _trace_list(
             raise ClikaRTTypeError(f"trace: example inputs are tensors, got {type(example).__name__}")
     with recording(lib.clikart_capture_begin):
         results = require_list("trace", fn([_stand_in(name, example) for name, example in zip(names, examples, strict=True)]))
-        return end(results, names_or_default(output_names, numbered("output", len(results)), "output"), optimize)
+        return end("trace", results, names_or_default(output_names, numbered("output", len(results)), "output"), optimize)
 
 
 def optimization(who: str, optimize: int) -> int:
     """A level of optimisation."""
+    if isinstance(optimize, bool):
+        raise ClikaRTTypeError(f"{who}: optimize is 0, 1 or 2, got {optimize}")
     level = int_argument(who, "optimize", optimize)
     if not 0 <= level <= 2:
         raise ClikaRTValueError(f"{who}: optimize is 0, 1 or 2, got {level}")

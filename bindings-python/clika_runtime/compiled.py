@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import functools
 import itertools
 import threading
+import types
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from . import guards
 from ._enums import ClikaRTRuntimeError, ClikaRTTypeError, ClikaRTValueError
 from ._library import c_text, check, check_pointer, ffi, lib, text
-from .capture import Outputs, argument_names, end, fixed_key, numbered, optimization, recording, require_list, unique
+from .capture import NoKeyError, Outputs, argument_names, end, fixed_key, is_kept, numbered, optimization, recording, require_list
 from .dtype import DType
 from .graph import ModelGraph
 from .pytree import take_apart, tree_flatten, tree_unflatten
@@ -50,6 +52,8 @@ class TensorSpec:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not isinstance(self.dtype, DType):
             raise ClikaRTTypeError(f"TensorSpec: expected a name, a dtype and a shape, got {self.name!r} and {self.dtype!r}")
+        if not isinstance(self.shape, (list, tuple)):
+            raise ClikaRTTypeError(f"TensorSpec: the shape of '{self.name}' is a list of sizes, got {type(self.shape).__name__}")
         if not all(isinstance(size, int) and size >= 0 for size in self.shape):
             raise ClikaRTValueError(f"TensorSpec: '{self.name}' has the shape {list(self.shape)}; sizes are whole numbers from 0 on")
         object.__setattr__(self, "shape", Size(self.shape))
@@ -80,7 +84,7 @@ class Compiled:
         # Replaced as a whole, and looked into without a lock: keys may be objects of the user's, whose comparison runs anything.
         self._entries: dict[Hashable, _Entry] = {}
         self._clock = itertools.count()
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.RLock()  # guards the changes of what follows; again in a thread, as the garbage collector may run anything
         self._captures = 0
         self._why = ""
         self._last: ModelGraph | None = None
@@ -134,13 +138,13 @@ class Compiled:
 
     def reset(self) -> None:
         """Forgets all graphs, and that something could not be recorded: the next call captures."""
-        last = self._last  # as the graphs, released when the lock is free again
         with self._lock:
-            self._entries, before = {}, self._entries
+            before = self._entries, self._last  # released when the lock is free again
+            self._entries = {}
             self._captures, self._why, self._last = 0, "", None
             self._seen = []
             self._events.clear()
-        del last, before
+        del before
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._why or lib.clikart_capturing():  # a part of another capture is recorded with it
@@ -155,20 +159,26 @@ class Compiled:
             structure.append(len(args))
             take_apart(kwargs, leaves, structure)
         tensors: list[Tensor] = []
+        fixed: list[Any] = []
         kinds: list[Hashable] = []
         shapes: list[Hashable] = []
-        for leaf in leaves:
-            if isinstance(leaf, Tensor):
-                tensors.append(leaf)
-                handle = leaf._handle
-                shape = tuple(ffi.unpack(check_pointer(lib.clikart_tensor_shape(handle)), lib.clikart_tensor_rank(handle)))
-                kinds.append((lib.clikart_tensor_dtype(handle), len(shape)))
-                shapes.append(shape)
-            else:
-                kinds.append(fixed_key(leaf))
+        try:
+            for leaf in leaves:
+                if isinstance(leaf, Tensor):
+                    tensors.append(leaf)
+                    handle = leaf._handle
+                    shape = _sizes(handle, lib.clikart_tensor_shape)
+                    dense = lib.clikart_tensor_is_contiguous(handle)
+                    kinds.append((type(leaf), lib.clikart_tensor_dtype(handle), len(shape), dense, lib.clikart_tensor_device(handle)))
+                    shapes.append(shape if dense else (shape, _sizes(handle, lib.clikart_tensor_strides)))
+                else:
+                    kinds.append(fixed_key(leaf))
+                    fixed.append(leaf)
+        except NoKeyError as error:
+            return self._give_up(str(error))(*args, **kwargs)
         key = (tuple(structure), tuple(kinds))
         sized = (*key, tuple(shapes))
-        state = guards.state_of(self._fn)
+        state = guards.state_of(self._fn, fixed)
         entries = self._entries
         entry = entries.get(sized)
         if entry is None and self._dynamic:
@@ -177,7 +187,32 @@ class Compiled:
         if entry is not None and (bound_anew := guards.changed(entry.taken, state)) == "":
             entry.used = next(self._clock)
             return entry.outputs.build(entry.graph.run(tensors))
-        return self._capture(args, kwargs, key, sized, state, entries, bound_anew)
+        return self._capture(args, kwargs, key, sized, fixed, state, entries, bound_anew)
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        """A compiled function in a class is a method."""
+        return self if owner is None else types.MethodType(self, owner)
+
+    def _give_up(self, why: str) -> Callable[..., Any]:
+        """The function, to be called; raises where there is to be a graph."""
+        if self._fullgraph:
+            raise ClikaRTTypeError(f"compile: {why}")
+        with self._lock:
+            self._why = why
+        return self._fn
+
+    @staticmethod
+    def _unrepeatable(returned: list[Any], before: guards.State, after: guards.State) -> str:
+        """What a replay would not do again; empty when it would do all."""
+        for leaf in returned:
+            if not is_kept(leaf):
+                return f"a {type(leaf).__name__} is returned, which is neither a tensor, a number or text, nor a known container of them"
+        if name := guards.moved(before, after):
+            return f"'{name}' is bound to something else meanwhile"
+        return ""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
+        return Compiled(copy.deepcopy(self._fn, memo), self._specs, self._dynamic, self._fullgraph, self._optimize)
 
     def _check_list(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Refuses what does not fit the specs; other sizes are captured anew."""
@@ -193,46 +228,61 @@ class Compiled:
             if tensor.ndim != len(spec.shape):
                 raise ClikaRTValueError(f"compile: input '{spec.name}' has the shape {list(tensor.shape)}, expected one like {list(spec.shape)}")
 
-    def _capture(self, args: Any, kwargs: Any, key: Hashable, sized: Hashable, state: guards.State, entries: dict[Hashable, _Entry], bound_anew: str) -> Any:
+    def _capture(
+        self, args: Any, kwargs: Any, key: Hashable, sized: Hashable, fixed: list[Any], state: guards.State, entries: dict[Hashable, _Entry], bound_anew: str
+    ) -> Any:
         """Runs the function, and records it meanwhile."""
         leaves, spec = tree_flatten((args, kwargs))
         positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         all_names = [s.name for s in self._specs] if self._specs is not None else argument_names(self._fn, spec)
-        names = unique([all_names[i] for i in positions])
+        names = [all_names[i] for i in positions]
         given = list(leaves)
         with recording(lambda: int(lib.clikart_capture_begin_running(self._fullgraph))):
             for name, i in zip(names, positions, strict=True):
                 given[i] = wrap(lib.clikart_capture_value(c_text(name, "compile"), leaves[i]._handle))
             args, kwargs = tree_unflatten(spec, given)
             result = self._fn(*args, **kwargs)
+            leaves_after, spec_after = tree_flatten((args, kwargs))
+            if spec_after != spec or any(a is not b for a, b in zip(leaves_after, given, strict=True)):
+                raise ClikaRTRuntimeError("compile: the function changes a container among its arguments, which it has a copy of; return what is new")
             if self._specs is not None:
                 require_list("compile", result)
             returned, kept = tree_flatten(result)
             outputs = Outputs(kept, returned)
             results = outputs.tensors(returned)
-            if why := text(lib.clikart_capture_obstacle()):
+            after = guards.state_of(self._fn, fixed)
+            why = text(lib.clikart_capture_obstacle()) or self._unrepeatable(returned, state, after)
+            if why and self._fullgraph:
+                raise ClikaRTRuntimeError(f"compile: {why}, which cannot be recorded into a graph")
+            if why:
                 with self._lock:
                     if entries is self._entries:  # no reset meanwhile
                         self._why = why
                 return result
             any_sizes = self._dynamic and not check(lib.clikart_capture_sizes_asked())
             out_names = numbered("output", len(results)) if self._specs is not None else outputs.names()
-            entry = _Entry(end(results, out_names, self._optimize, any_sizes), outputs, guards.kept(state, guards.state_of(self._fn)))
+            entry = _Entry(end("compile", results, out_names, self._optimize, any_sizes), outputs, guards.kept(state, after))
         seen = [f"{name} is {_shown(leaf)}" for name, leaf in zip(all_names, leaves, strict=True)]
         entry.used = next(self._clock)
-        entries[key if any_sizes else sized] = entry
+        place = key if any_sizes else sized
+        was = entries.get(place)
+        entries[place] = entry
         while len(entries) > _KEPT:
             oldest = min(list(entries.items()), key=lambda item: item[1].used)[0]
             entries.pop(oldest, None)
-        last = self._last
+        last = None
         with self._lock:
-            if entries is self._entries:  # no reset meanwhile
+            if entries is self._entries and (was is None or bound_anew):  # no reset, and no other thread's capture of the same, meanwhile
                 self._captures += 1
-                self._last = entry.graph
                 self._events.append(f"capture {self._captures}: {_reason(self._seen, seen, bound_anew)}")
+                self._last, last = entry.graph, self._last
                 self._seen = seen
-        del last
+        del last, was  # whose ends may run anything: after the lock
         return result
+
+
+def _sizes(handle: Any, which: Any) -> tuple[int, ...]:
+    return tuple(ffi.unpack(check_pointer(which(handle)), lib.clikart_tensor_rank(handle)))
 
 
 def _shown(leaf: Any) -> str:
@@ -256,9 +306,22 @@ def _reason(before: list[str], now: list[str], bound_anew: str) -> str:
     return "the values are in containers of another structure, or the graph was not kept"
 
 
+@overload
 def compile(
     fn: Callable[..., Any], specs: Sequence[TensorSpec] | None = None, *, dynamic: bool = False, fullgraph: bool = False, optimize: int = 2
-) -> Compiled:
+) -> Compiled: ...
+@overload
+def compile(
+    fn: None = None, specs: Sequence[TensorSpec] | None = None, *, dynamic: bool = False, fullgraph: bool = False, optimize: int = 2
+) -> Callable[[Callable[..., Any]], Compiled]: ...
+def compile(
+    fn: Callable[..., Any] | None = None,
+    specs: Sequence[TensorSpec] | None = None,
+    *,
+    dynamic: bool = False,
+    fullgraph: bool = False,
+    optimize: int = 2,
+) -> Compiled | Callable[[Callable[..., Any]], Compiled]:
     """Wraps a function or module: its first call runs and is recorded as a graph, later ones replay the graph.
 
     Inputs of other shapes, dtypes or structures are captured as well; so is a call after a tensor, number or parameter that the
@@ -268,7 +331,7 @@ def compile(
     cannot be recorded; it then is called every time, and the state is ``Fallback``.
 
     Args:
-        fn: the function; what it takes and returns is any pytree.
+        fn: the function; what it takes and returns is any pytree.  Without it, what decorates a function is returned.
         specs: names, dtypes and shapes of its inputs; then it takes one list of tensors and returns one.
         dynamic: keep one graph for inputs of all sizes, as long as the function never looks at a size itself.
         fullgraph: raise RuntimeError at what cannot be recorded.
@@ -286,8 +349,13 @@ def compile(
         >>> print(step.state, step.recapture_count)
         State.Compiled 0
     """
+    if fn is None:
+        return functools.partial(compile, specs=specs, dynamic=dynamic, fullgraph=fullgraph, optimize=optimize)
     if not callable(fn):
         raise ClikaRTTypeError(f"compile: expected a function, got {type(fn).__name__}")
-    if specs is not None and (isinstance(specs, TensorSpec) or not all(isinstance(spec, TensorSpec) for spec in specs)):
-        raise ClikaRTTypeError("compile: specs are a list of TensorSpec")
+    if specs is not None:
+        if not isinstance(specs, (list, tuple)) or not all(isinstance(spec, TensorSpec) for spec in specs):
+            raise ClikaRTTypeError("compile: specs are a list of TensorSpec")
+        if len({spec.name for spec in specs}) < len(specs):
+            raise ClikaRTValueError(f"compile: two inputs have one name: {[spec.name for spec in specs]}")
     return Compiled(fn, None if specs is None else list(specs), dynamic, fullgraph, optimization("compile", optimize))

@@ -87,6 +87,8 @@ class ModelGraph:
             ValueError: a wrong number of inputs, a wrong name or a wrong shape.
             TypeError: a wrong dtype.
         """
+        if isinstance(inputs, Tensor) or not isinstance(inputs, (Mapping, Sequence)):
+            raise ClikaRTTypeError(f"run: expected a list of tensors, or tensors by name, got {type(inputs).__name__}")
         if scoped:
             apply()
         count = lib.clikart_graph_output_count(self._handle)

@@ -76,15 +76,21 @@ def _numbers(context: Any, count: int) -> list[str]:
 
 
 def _keys(context: Any, count: int) -> list[str]:
-    return [str(key) for key in context]
+    return [str(key) for key in context[0]]
+
+
+def _take_dict_apart(tree: dict[Any, Any]) -> tuple[Iterable[Any], Hashable]:
+    """The keys with their types: 1, 1.0 and True are equal."""
+    keys = tuple(tree)
+    return tree.values(), (keys, tuple([type(key) for key in keys]))
 
 
 _kinds: dict[type, _Kind] = {
     type(None): _Kind(lambda tree: ((), None), lambda context, children: None, _numbers),
     list: _Kind(lambda tree: (tree, None), lambda context, children: list(children), _numbers),
     tuple: _Kind(lambda tree: (tree, None), lambda context, children: tuple(children), _numbers),
-    dict: _Kind(lambda tree: (tree.values(), tuple(tree)), lambda keys, children: dict(zip(keys, children, strict=True)), _keys),
-    OrderedDict: _Kind(lambda tree: (tree.values(), tuple(tree)), lambda keys, children: OrderedDict(zip(keys, children, strict=True)), _keys),
+    dict: _Kind(_take_dict_apart, lambda keys, children: dict(zip(keys[0], children, strict=True)), _keys),
+    OrderedDict: _Kind(_take_dict_apart, lambda keys, children: OrderedDict(zip(keys[0], children, strict=True)), _keys),
 }
 
 
@@ -105,13 +111,20 @@ def _dataclass(cls: Any) -> _Kind:
     return _Kind(lambda tree: ([getattr(tree, name) for name in fields], None), unflatten, lambda context, count: fields)
 
 
+_found: dict[type, _Kind] = {}  # named tuples and dataclasses that were met
+
+
 def _kind_of(cls: type) -> _Kind | None:
-    kind = _kinds.get(cls)
+    kind = _kinds.get(cls) or _found.get(cls)
     if kind is None:
+        from .nn.module import Module  # which needs what needs this
+
+        if issubclass(cls, Module):
+            return None
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-            kind = _kinds[cls] = _named_tuple(cls)
-        elif dataclasses.is_dataclass(cls):
-            kind = _kinds[cls] = _dataclass(cls)
+            kind = _found[cls] = _named_tuple(cls)
+        elif "__dataclass_fields__" in cls.__dict__:  # a subclass that is no dataclass itself may have more to it
+            kind = _found[cls] = _dataclass(cls)
     return kind
 
 
@@ -237,6 +250,8 @@ def tree_map(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:
         >>> crt.pytree.tree_map(lambda a, b: a + b, [1, (2,)], [10, (20,)])
         [11, (22,)]
     """
+    if not callable(fn):
+        raise ClikaRTTypeError(f"tree_map: expected a function, got {type(fn).__name__}")
     leaves, spec = tree_flatten(tree)
     columns = [leaves]
     for other in rest:

@@ -1,10 +1,13 @@
 // compile: capture a callable while it runs, and replay the graph from then on.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,17 +49,23 @@ public:
     /// for a wrong dtype, and what the callable throws.
     std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) const {
         check(inputs);
-        if (state() == State::Fallback || clikart_capturing()) return shared_->function(inputs);
-        Key kinds, sizes;
-        for (const Tensor& input : inputs) {
-            const Shape shape = input.shape();
-            sizes.push_back(static_cast<std::int64_t>(shape.size()));
-            sizes.insert(sizes.end(), shape.begin(), shape.end());
+        if (clikart_capturing()) return shared_->function(inputs);  // it is recorded with what is recorded
+        Key sizes;
+        for (const Tensor& input : inputs) add_layout(sizes, input);
+        std::unique_ptr<ModelGraph> graph;
+        bool fallback = false;
+        std::uint64_t resets = 0;
+        {
+            const std::lock_guard<std::mutex> lock(shared_->mutex);
+            resets = shared_->resets;
+            fallback = !shared_->why.empty();
+            if (const auto it = shared_->find(sizes); it != shared_->graphs.end() && !fallback) {
+                it->second.used = ++shared_->clock;
+                graph = std::make_unique<ModelGraph>(it->second.graph);
+            }
         }
-        for (const Key& key : {kinds, sizes}) {
-            if (const auto graph = find(key)) return graph->run(inputs);
-        }
-        return capture(inputs, sizes);
+        if (graph) return graph->run(inputs);
+        return fallback ? shared_->function(inputs) : capture(inputs, sizes, resets);
     }
 
     State state() const {
@@ -81,18 +90,24 @@ public:
     }
     /// Forgets all graphs, and that something could not be recorded: the next call captures.
     void reset() const {
-        std::map<Key, ModelGraph> graphs;  // released after the lock, as they may hold tensors of the user's
+        std::map<Key, Kept> graphs;  // released after the lock, as they may hold tensors of the user's
         std::unique_ptr<ModelGraph> last;
         const std::lock_guard<std::mutex> lock(shared_->mutex);
         graphs.swap(shared_->graphs);
         last.swap(shared_->last);
         shared_->captures = 0;
         shared_->why.clear();
+        ++shared_->resets;
     }
 
 private:
-    using Key = std::vector<std::int64_t>;  // ranks and sizes; empty for a graph that holds for all
-    static constexpr std::size_t kKept = 64;
+    using Key = std::vector<std::int64_t>;  // ranks, sizes, and strides where they are not those of a contiguous tensor
+    static constexpr std::size_t kGraphs = 64;
+
+    struct Kept {
+        ModelGraph graph;
+        std::uint64_t used;
+    };
 
     struct Shared {
         Shared(Function function, std::vector<TensorSpec> specs, CompileOptions options)
@@ -101,11 +116,30 @@ private:
         const std::vector<TensorSpec> specs;
         const CompileOptions options;
         std::mutex mutex;  // guards what follows
-        std::map<Key, ModelGraph> graphs;
+        std::map<Key, Kept> graphs;
         std::unique_ptr<ModelGraph> last;
         std::size_t captures = 0;
+        std::uint64_t clock = 0, resets = 0;
         std::string why;
+
+        /// The graph for these sizes, or the one for all, which has an empty key.
+        std::map<Key, Kept>::iterator find(const Key& sizes) {
+            const auto it = graphs.find(sizes);
+            return it != graphs.end() ? it : graphs.find(Key{});
+        }
     };
+
+    /// Not through Tensor::shape(): sizes that are asked for while something else is recorded would count.
+    static void add_layout(Key& key, const Tensor& input) {
+        const auto rank = clikart_tensor_rank(input.handle());
+        const std::int64_t* const shape = detail::check(clikart_tensor_shape(input.handle()));
+        const bool dense = clikart_tensor_is_contiguous(input.handle());
+        key.push_back(static_cast<std::int64_t>(2 * rank + (dense ? 0 : 1)));
+        key.insert(key.end(), shape, shape + rank);
+        if (dense) return;
+        const std::int64_t* const strides = clikart_tensor_strides(input.handle());
+        key.insert(key.end(), strides, strides + rank);
+    }
 
     void check(const std::vector<Tensor>& inputs) const {
         const auto& specs = shared_->specs;
@@ -114,16 +148,11 @@ private:
         }
         for (std::size_t i = 0; i < inputs.size(); ++i) {
             if (inputs[i].dtype() != specs[i].dtype) throw TypeError("compile: input '" + specs[i].name + "' has another dtype than its spec");
-            if (inputs[i].shape().size() != specs[i].shape.size()) throw ValueError("compile: input '" + specs[i].name + "' has another rank than its spec");
+            if (clikart_tensor_rank(inputs[i].handle()) != specs[i].shape.size())
+                throw ValueError("compile: input '" + specs[i].name + "' has another rank than its spec");
         }
     }
-    std::unique_ptr<ModelGraph> find(const Key& key) const {
-        const std::lock_guard<std::mutex> lock(shared_->mutex);
-        const auto it = shared_->graphs.find(key);
-        return it == shared_->graphs.end() ? nullptr : std::make_unique<ModelGraph>(it->second);
-    }
-
-    std::vector<Tensor> capture(const std::vector<Tensor>& inputs, const Key& sizes) const {
+    std::vector<Tensor> capture(const std::vector<Tensor>& inputs, const Key& sizes, std::uint64_t resets) const {
         detail::check(clikart_capture_begin_running(shared_->options.fullgraph));
         const struct Ended {
             ~Ended() { clikart_capture_cancel(); }
@@ -135,7 +164,7 @@ private:
         std::vector<Tensor> results = shared_->function(given);
         if (const std::string why = detail::check(clikart_capture_obstacle()); !why.empty()) {
             const std::lock_guard<std::mutex> lock(shared_->mutex);
-            shared_->why = why;
+            if (shared_->resets == resets) shared_->why = why;
             return results;
         }
         const bool any_sizes = shared_->options.dynamic && detail::check(clikart_capture_sizes_asked()) == 0;
@@ -145,10 +174,20 @@ private:
         const auto list = detail::handles(results);
         const clikart_graph_options wanted{sizeof wanted, any_sizes, shared_->options.optimize};
         const ModelGraph graph = ModelGraph::adopt(clikart_capture_end_with(list.data(), names.data(), list.size(), &wanted));
+        std::vector<Kept> dropped;  // these are released after the lock, as in reset()
+        auto last = std::make_unique<ModelGraph>(graph);
         const std::lock_guard<std::mutex> lock(shared_->mutex);
-        if (shared_->graphs.size() >= kKept) shared_->graphs.clear();
-        shared_->graphs.insert_or_assign(any_sizes ? Key{} : sizes, graph);
-        shared_->last = std::make_unique<ModelGraph>(graph);
+        if (shared_->resets != resets) return results;
+        const auto [place, fresh] = shared_->graphs.try_emplace(any_sizes ? Key{} : sizes, Kept{graph, 0});
+        place->second.used = ++shared_->clock;
+        if (!fresh) return results;  // another thread captured the same meanwhile
+        if (shared_->graphs.size() > kGraphs) {
+            const auto oldest =
+                std::min_element(shared_->graphs.begin(), shared_->graphs.end(), [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+            dropped.push_back(oldest->second);
+            shared_->graphs.erase(oldest);
+        }
+        shared_->last.swap(last);
         ++shared_->captures;
         return results;
     }
@@ -161,6 +200,11 @@ private:
 /// value, writes in place or calls an operator whose result's size depends on data is called every time.
 template <class F>
 Compiled compile(F&& callable, std::vector<TensorSpec> specs, CompileOptions options = {}) {
+    std::set<std::string> names;
+    for (const TensorSpec& spec : specs) {
+        if (!names.insert(spec.name).second) throw ValueError("compile: two inputs are named '" + spec.name + "'");
+    }
+    if (options.optimize < 0 || options.optimize > 2) throw ValueError("compile: optimize is 0, 1 or 2, got " + std::to_string(options.optimize));
     return Compiled(std::forward<F>(callable), std::move(specs), options);
 }
 

@@ -33,10 +33,13 @@ public:
     }
 
     void give_up(std::string reason) override {
+        const bool first = why.empty();
+        if (first) why = reason, where_ = current_origin();
+        const auto dropped = std::exchange(twins_, {});  // their ends may run user code, which may come here again
         if (strict_) fail(ErrorKind::Runtime, "compile: {}, which cannot be recorded into a graph", reason);
-        if (why.empty()) why = std::move(reason), where_ = current_origin();
-        twins_.clear();
     }
+
+    void born(Tensor& tensor) noexcept override { tensor.recorded = {id, kBorn}; }
 
     void size_asked(const Tensor& tensor) noexcept override { sizes_asked |= tensor.recorded.capture == id; }
 
@@ -53,7 +56,29 @@ public:
     }
     /// The stand-in of a tensor that was recorded, else the tensor.
     Tensor* twin_of(Tensor* tensor) const noexcept {
-        return running && tensor->recorded.capture == id && why.empty() ? twins_[tensor->recorded.place].get() : tensor;
+        const bool known = running && tensor->recorded.capture == id && tensor->recorded.place != kBorn && why.empty();
+        return known ? twins_[tensor->recorded.place].get() : tensor;
+    }
+
+    /// What goes out.  A tensor that was made of host data during the capture, or a view of one, is the caller's from now on and
+    /// another one at each run: the graph keeps a copy of its own, and computes with a copy of that.
+    Ref<Tensor> output(Tensor* tensor) {
+        Tensor* base = twin_of(tensor);
+        while (base->node && static_cast<const Node&>(*base->node).kind == NodeKind::View) base = static_cast<const Node&>(*base->node).inputs[0].get();
+        if (running && base->recorded.capture == id && base->recorded.place == kBorn) {
+            Tensor* const operands[] = {base};
+            auto node = make_ref<Node>(OpCode::Copy, op_info(OpCode::Copy).kind, id, 0);  // before all others
+            node->inputs.push_back(call(OpCode::Copy, operands, Attributes{}));
+            const Ref<Tensor> fresh = make_tensor(base->dtype(), base->shape(), Device{});
+            fresh->node = std::move(node);
+            for (const Ref<Tensor>& twin : twins_) {
+                for (Ref<Tensor>& input : static_cast<Node&>(*twin->node).inputs) {
+                    if (input.get() == base) input = fresh;
+                }
+            }
+            know(*base, fresh);
+        }
+        return Ref<Tensor>::share(twin_of(tensor));
     }
 
     static inline std::atomic<uint64_t> next_id{1};
@@ -80,31 +105,37 @@ private:
         results[1]->node = std::move(second);
     }
 
+    static constexpr size_t kBorn = SIZE_MAX;  // the place of tensors made of host data
     const bool strict_;
     Ref<Origin> where_;
-    uint64_t recorded_ = 0;
+    uint64_t recorded_ = 1;
     std::vector<Ref<Tensor>> twins_;  // where calls are run: the stand-ins of all their results
 };
 
-thread_local std::unique_ptr<GraphRecorder> current;
+/// The calling thread's; a thread that ends in the middle of a capture drops it.
+struct Current {
+    ~Current() { cancel(); }
+    std::unique_ptr<GraphRecorder> recorder;
+};
+thread_local Current current;
 
 GraphRecorder& require() {
-    if (!current) fail(ErrorKind::Runtime, "capture: the calling thread is not recording a graph");
-    return *current;
+    if (!current.recorder) fail(ErrorKind::Runtime, "capture: the calling thread is not recording a graph");
+    return *current.recorder;
 }
 
 GraphRecorder& start(bool running, bool strict) {
-    if (current) fail(ErrorKind::Runtime, "capture: the calling thread is already recording a graph");
-    current = std::make_unique<GraphRecorder>(running, strict);
-    thread_recorder() = current.get();
-    return *current;
+    if (current.recorder) fail(ErrorKind::Runtime, "capture: the calling thread is already recording a graph");
+    current.recorder = std::make_unique<GraphRecorder>(running, strict);
+    thread_recorder() = current.recorder.get();
+    return *current.recorder;
 }
 
 std::unique_ptr<GraphRecorder> stop() noexcept {
     thread_settings.recording = false;
     thread_recorder() = nullptr;
-    if (!current->running) set_thread_mode(current->mode_before);  // which was possible then
-    return std::move(current);
+    if (!current.recorder->running) set_thread_mode(current.recorder->mode_before);  // which was possible then
+    return std::move(current.recorder);
 }
 
 Ref<Tensor> add_input(GraphRecorder& recorder, DType dtype, const Dims& shape, std::string name) {
@@ -130,6 +161,7 @@ void begin_running(bool strict) {
 
 Ref<Tensor> input(DType dtype, const Dims& shape, std::string name) {
     GraphRecorder& recorder = require();
+    if (recorder.running) fail(ErrorKind::Runtime, "capture: calls are run, so inputs need values");
     checked_numel(shape, "capture");
     return add_input(recorder, dtype, shape, std::move(name));
 }
@@ -137,14 +169,15 @@ Ref<Tensor> input(DType dtype, const Dims& shape, std::string name) {
 Ref<Tensor> input(const Tensor& value, std::string name) {
     GraphRecorder& recorder = require();
     if (!recorder.running) fail(ErrorKind::Runtime, "capture: calls are not run, so inputs have no values");
-    settle_size(value, "capture");
+    if (value.node) require_value(value, "compile");
+    settle_size(value, "compile");
     Ref<Tensor> own = make_view(value, value.dtype(), value.shape(), value.strides(), value.offset());
     recorder.know(*own, add_input(recorder, value.dtype(), value.shape(), std::move(name)));
     return own;
 }
 
 bool active() noexcept {
-    return current != nullptr;
+    return current.recorder != nullptr;
 }
 
 std::string obstacle() {
@@ -159,13 +192,14 @@ Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> o
     require();
     const std::unique_ptr<GraphRecorder> done = stop();
     if (!done->why.empty()) fail(ErrorKind::Runtime, "compile: {}, which cannot be recorded into a graph", done->obstacle());
+    std::vector<Ref<Tensor>> kept;
     std::vector<Tensor*> results;
-    for (Tensor* output : outputs) results.push_back(done->twin_of(output));
+    for (Tensor* output : outputs) results.push_back(kept.emplace_back(done->output(output)).get());
     return make_ref<ModelGraph>(done->inputs, std::move(done->names), done->effects, results, std::move(output_names), done->id, options);
 }
 
 void cancel() noexcept {
-    if (current) stop();
+    if (current.recorder) stop();
 }
 
 }  // namespace clikart::capture

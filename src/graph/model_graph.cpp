@@ -6,6 +6,7 @@
 
 #include "graph/passes/epilogues.h"
 #include "ops/call.h"
+#include "ops/recorder.h"
 #include "ops/rules.h"
 #include "ops/settings.h"
 #include "ops/settle.h"
@@ -95,10 +96,12 @@ Results ModelGraph::run_step(const Step& step, const std::vector<Ref<Tensor>>& v
         arguments.push_back(&result);
         take(epilogue.operands);
         // Nobody else knows the result, so it is written over, where it stays what it is and writing needs no record.
-        Dims shape = result.shape();
         bool in_place = thread_mode() == Mode::Eager && !thread_settings.recording;
-        for (const Tensor* operand : arguments) in_place = in_place && broadcast_shapes(shape, operand->shape(), shape);
-        if (in_place && shape == result.shape()) {
+        for (const Tensor* operand : arguments) {
+            Dims both;
+            in_place = in_place && operand->size_known() && broadcast_shapes(result.shape(), operand->shape(), both) && both == result.shape();
+        }
+        if (in_place) {
             call_in_place(epilogue.op, {arguments.data(), arguments.size()}, *epilogue.attributes);
         } else {
             results[0] = call(epilogue.op, {arguments.data(), arguments.size()}, *epilogue.attributes);
@@ -114,6 +117,7 @@ std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const 
     for (size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i]->node && thread_mode() != Mode::Capture) require_value(*inputs[i], "run");
         settle_size(*inputs[i], "run");
+        if (!any_sizes_) note_size_asked(*inputs[i]);
         const Step& expected = program_.steps[static_cast<size_t>(program_.inputs[i])];
         const bool fits = any_sizes_ ? inputs[i]->rank() == expected.shape.rank() : inputs[i]->shape() == expected.shape;
         if (inputs[i]->dtype() == expected.dtype && fits) continue;

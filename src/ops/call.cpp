@@ -281,7 +281,7 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     }
     if (thread.recording) {
         if (info.data_dependent) thread_recorder()->give_up(fmt::format("{}: the size of its result depends on data", info.name));
-        thread_recorder()->note(checked.call(attributes, generator), outputs);
+        if (device.type == DeviceType::Meta) thread_recorder()->give_up(fmt::format("{}: its result is on device meta", info.name));
     }
     if (device.type == DeviceType::Meta) return outputs;
     const Ref<Stream>& stream = placement.stream ? placement.stream : resolve(device, thread);
@@ -293,6 +293,7 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     for (Tensor* input : checked.inputs) work.inputs.push_back(Ref<Tensor>::share(input));
     work.cost = estimate(info, {checked.inputs.data(), checked.inputs.size()}, checked.spec.shape);
     dispatch(std::move(work), stream, results, -1, thread);
+    if (thread.recording) thread_recorder()->note(checked.call(attributes, generator), outputs);
     return outputs;
 }
 

@@ -17,6 +17,8 @@ public:
     virtual void note(const OpCall& call, const Results& results) = 0;
     /// What happens now cannot be part of a graph: the graph is given up, or ClikaRTError is thrown where the capture is strict.
     virtual void give_up(std::string why) = 0;
+    /// A tensor was made of data that the program gave now.
+    virtual void born(Tensor& tensor) noexcept = 0;
     /// The size of a tensor was asked for, by somebody whose further calls may depend on it.
     virtual void size_asked(const Tensor& tensor) noexcept = 0;
 };
@@ -28,6 +30,19 @@ Recorder*& thread_recorder() noexcept;
 inline void note_size_asked(const Tensor& tensor) noexcept {
     if (thread_settings.recording) [[unlikely]]
         thread_recorder()->size_asked(tensor);
+}
+
+/// To be called with a tensor that was just made of the program's own data.
+inline Ref<Tensor> note_born(Ref<Tensor> tensor) noexcept {
+    if (thread_settings.recording) [[unlikely]]
+        thread_recorder()->born(*tensor);
+    return tensor;
+}
+
+/// To be called where something is done that a replay would not do.
+inline void note_unrecorded(const char* what) {
+    if (thread_settings.recording) [[unlikely]]
+        thread_recorder()->give_up(what);
 }
 
 /// To be called before a value is told outside the library.

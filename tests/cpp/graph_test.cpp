@@ -172,3 +172,62 @@ TEST(Compile, ManyThreadsCallOne) {
     }
     for (auto& thread : threads) thread.join();
 }
+
+TEST(Compile, LayoutsAndResetsAndManyGraphs) {
+    const std::vector<TensorSpec> specs{{"x", DataType::Float32, {2, 3}}};
+    const auto step = compile([](const Tensors& in) { return Tensors{ops::mul(in[0], clikart_tensor_is_contiguous(in[0].handle()) ? 1.0 : 2.0)}; }, specs);
+    const Tensor dense = ops::full({2, 3}, 1.0), turned = ops::permute(ops::full({3, 2}, 1.0), {1, 0});
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(step({dense})[0].item_as_vec<float>()[0], 1.0f);
+        EXPECT_EQ(step({turned})[0].item_as_vec<float>()[0], 2.0f);
+    }
+    EXPECT_EQ(step.recapture_count(), 1u);
+    for (std::int64_t n = 3; n < 80; ++n) step({ops::full({n, 3}, 1.0)});
+    EXPECT_EQ(step.recapture_count(), 78u);
+    step({ops::full({79, 3}, 1.0)});
+    EXPECT_EQ(step.recapture_count(), 78u);
+    std::unique_ptr<Compiled> inner;
+    inner = std::make_unique<Compiled>(
+        [&](const Tensors& in) {
+            inner->reset();  // undoes the capture that is under way
+            return Tensors{ops::exp(in[0])};
+        },
+        specs, CompileOptions{});
+    (*inner)({dense});
+    EXPECT_EQ(inner->state(), State::Pending);
+    EXPECT_THROW(compile([](const Tensors& in) { return in; }, {specs[0], specs[0]}), ValueError);
+    EXPECT_THROW(compile([](const Tensors& in) { return in; }, specs, {.optimize = 3}), ValueError);
+}
+
+TEST(Compile, APartOfADynamicCaptureAsksForNoSizes) {
+    const std::vector<TensorSpec> specs{{"x", DataType::Float32, {2}}};
+    const auto inner = compile([](const Tensors& in) { return Tensors{ops::exp(in[0])}; }, specs);
+    const auto outer = compile([&](const Tensors& in) { return inner(in); }, specs, {.dynamic = true});
+    for (const std::int64_t n : {2, 3}) EXPECT_EQ(outer({ops::full({n}, 0.0)})[0].shape(), Shape{n});
+    EXPECT_EQ(outer.recapture_count(), 0u);
+    EXPECT_EQ(inner.state(), State::Pending);
+}
+
+TEST(Capture, WhatIsNoCaptureIsRefused) {
+    const Tensor x = ops::full({2}, 1.0);
+    EXPECT_EQ(clikart_capture_obstacle(), nullptr);
+    ASSERT_EQ(clikart_capture_begin_running(false), 0);
+    EXPECT_LT(clikart_set_mode(CLIKART_MODE_CAPTURE), 0);
+    const std::int64_t size = 2;
+    EXPECT_EQ(clikart_capture_input("x", CLIKART_FLOAT32, &size, 1), nullptr);  // has no value
+    EXPECT_LT(clikart_capture_begin_running(false), 0);
+    EXPECT_LT(clikart_capture_begin(), 0);
+    EXPECT_STREQ(clikart_capture_obstacle(), "");
+    clikart_capture_cancel();
+    std::thread([] { clikart_capture_begin_running(false); }).join();  // ends in the middle
+    ASSERT_EQ(clikart_capture_begin(), 0);
+    EXPECT_EQ(clikart_capture_value("x", x.handle()), nullptr);  // has one
+    clikart_capture_cancel();
+    EXPECT_EQ(ops::add(x, x).item_as_vec<float>()[0], 2.0f);
+    const clikart_graph_options small{4, false, 2}, level{sizeof level, false, 7};
+    for (const auto* options : {&small, &level}) {
+        ASSERT_EQ(clikart_capture_begin(), 0);
+        EXPECT_EQ(clikart_capture_end_with(nullptr, nullptr, 0, options), nullptr);
+        EXPECT_FALSE(clikart_capturing());
+    }
+}

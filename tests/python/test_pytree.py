@@ -97,6 +97,17 @@ def test_registered_classes():
         pytree.register(3, lambda p: ((), None), lambda c, children: 3)
 
 
+def test_subclasses_and_late_registration():
+    class Plain(Box):
+        pass
+
+    assert len(pytree.tree_leaves(Plain(1, 2))) == 1  # it may have more to it
+    Late = namedtuple("Late", ["a"])
+    assert pytree.tree_leaves(Late([1, 2])) == [1, 2]
+    pytree.register(Late, lambda t: ((), t.a), lambda a, children: Late(a))
+    assert pytree.tree_leaves(Late((1, 2))) == []
+
+
 def test_wrong_uses():
     spec = pytree.tree_structure([1, 2])
     with pytest.raises(ValueError, match=r"tree_unflatten: 1 leaves given, the structure list\(0=\*, 1=\*\) has 2"):

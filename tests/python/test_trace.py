@@ -95,6 +95,8 @@ def test_wrong_uses():
         ([crt.zeros(3)], ValueError, "input 'x' is float32 \\[3\\], the graph was traced for float32 \\[2, 2\\]"),
         ([crt.zeros((2, 2), crt.int32)], TypeError, "int32"),
         ([np.zeros((2, 2))], TypeError, "ndarray"),
+        (x, TypeError, "run: expected a list of tensors, or tensors by name, got Tensor"),
+        (None, TypeError, "got NoneType"),
     ]:
         with pytest.raises(kind, match=text):
             graph.run(inputs)
@@ -106,6 +108,10 @@ def test_wrong_uses():
             graph_of(lambda i: i, x, **names)
     with pytest.raises(ValueError, match="two inputs are named 'a'"):
         graph_of(lambda i: i, x, x, input_names=["a", "a"])
+    with pytest.raises(TypeError, match="trace: expected a function, got int"):
+        crt.trace(3, [x])
+    with pytest.raises(TypeError, match="trace: a ndarray is neither a tensor nor a value that stays what it is"):
+        crt.trace(lambda a: x, (np.ones(2),))
     with pytest.raises(TypeError, match="example inputs are tensors"):
         crt.trace(lambda i: i, example_inputs=[1])
     with pytest.raises(crt.ClikaRTError, match="already recording"):

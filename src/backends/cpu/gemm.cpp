@@ -46,6 +46,7 @@ struct Blocking {
 
 /// __builtin_prefetch asks for a line to read unless the compiler may assume more of the processor: a second request, on the first write, then has to make it
 /// this core's own.
+/// Every 64-bit processor takes prefetchw, if only as an instruction that does nothing.
 HWY_INLINE void prefetch_to_write(const void* to) {
 #if HWY_ARCH_X86
     asm volatile("prefetchw %0" ::"m"(*static_cast<const char*>(to)));

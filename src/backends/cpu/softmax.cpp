@@ -110,14 +110,14 @@ void softmax_row(const SoftmaxRow& row) {
         }
         sum += static_cast<double>(lanes[0]);
     }
-    const V log_of_sum = hn::Set(d, static_cast<T>(std::log(sum)));
-    const V part = hn::Set(d, static_cast<T>(1 / sum));  // the sum is at least 1; dividing each takes longer than its exp
+    // The sum is at least 1; dividing each takes longer than its exp.
+    const V folded = hn::Set(d, static_cast<T>(Kind == SoftmaxKind::Log ? std::log(sum) : 1 / sum));
     vectors(d, 0, n, [&](int64_t at, auto mask, auto whole) {
         __builtin_prefetch(in + n + at);  // most often the next row, and other pages, at which the processor's own prefetching ends
         if constexpr (Kind == SoftmaxKind::Log) {
-            store<streamed>(d, hn::Sub(hn::Sub(input(at, mask, whole), shift), log_of_sum), mask, whole, out + at);
+            store<streamed>(d, hn::Sub(hn::Sub(input(at, mask, whole), shift), folded), mask, whole, out + at);
         } else {
-            store<streamed>(d, hn::Mul(load(d, mask, whole, work + at), part), mask, whole, out + at);
+            store<streamed>(d, hn::Mul(load(d, mask, whole, work + at), folded), mask, whole, out + at);
         }
     });
 }
