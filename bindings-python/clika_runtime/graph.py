@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +77,7 @@ class ModelGraph:
         outputs = [(name, check(lib.clikart_graph_output_node(self._handle, i))) for i, name in enumerate(names)]
         return graph_text.dot(self.nodes(), self.input_names(), outputs)
 
-    def run(self, inputs: Sequence[Tensor] | Mapping[str, Tensor]) -> list[Tensor]:
+    def run(self, inputs: Iterable[Tensor] | Mapping[str, Tensor]) -> list[Tensor]:
         """Runs the graph.
 
         Args:
@@ -87,7 +87,7 @@ class ModelGraph:
             ValueError: a wrong number of inputs, a wrong name or a wrong shape.
             TypeError: a wrong dtype.
         """
-        if isinstance(inputs, Tensor) or not isinstance(inputs, (Mapping, Sequence)):
+        if isinstance(inputs, Tensor) or not isinstance(inputs, Iterable):
             raise ClikaRTTypeError(f"run: expected a list of tensors, or tensors by name, got {type(inputs).__name__}")
         if scoped:
             apply()

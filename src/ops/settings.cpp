@@ -31,7 +31,8 @@ bool synchronous_from_environment() noexcept {
 
 void set_thread_mode(Mode wanted) {
     if (wanted < Mode::Eager || wanted > Mode::Capture) fail(ErrorKind::Value, "set_mode: {} is no mode", static_cast<int>(wanted));
-    if (wanted == Mode::Capture && (!thread_recorder() || thread_settings.recording)) fail(ErrorKind::Runtime, "set_mode: the calling thread is not recording a graph");
+    if (wanted == Mode::Capture && (!thread_recorder() || thread_settings.recording))
+        fail(ErrorKind::Runtime, "set_mode: the calling thread is not recording a graph");
     thread_settings.mode = wanted;
 }
 
