@@ -1,4 +1,4 @@
-"""Random programs of views and operators: ClikaRT = NumPy, and eager = synchronous = traced."""
+"""Random programs of views and operators: ClikaRT = NumPy, and eager = synchronous = traced = compiled."""
 
 from __future__ import annotations
 
@@ -170,8 +170,14 @@ def test_random_programs(program: tuple[tuple[int, ...], list[tuple[Any, ...]]])
     (eager,) = run([x])
     with crt.synchronous():
         (synchronous,) = run([x])
-    (traced,) = crt.trace(run, example_inputs=[x]).run([x])
-    for got in (eager, synchronous, traced):
+    results = [eager, synchronous]
+    for level in (0, 2):
+        results += crt.trace(run, example_inputs=[x], optimize=level).run([x])
+    for dynamic in (False, True):
+        compiled = crt.compile(run, dynamic=dynamic)
+        results += [compiled([x])[0], compiled([x])[0]]  # captured, then replayed
+        assert compiled.state is crt.State.Compiled
+    for got in results:
         assert got.shape == want.shape
         np.testing.assert_array_equal(got.numpy(), want)
         assert got.stride() == eager.stride()
