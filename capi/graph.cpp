@@ -80,6 +80,7 @@ clikart_graph* clikart_capture_end(const clikart_tensor* const* outputs, const c
 clikart_graph* clikart_capture_end_with(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs,
                                         const clikart_graph_options* options) {
     return guarded([&] {
+        bool ended = false;
         try {
             GraphOptions wanted;
             if (options) {
@@ -91,9 +92,10 @@ clikart_graph* clikart_capture_end_with(const clikart_tensor* const* outputs, co
             if (n_outputs > 0 && !names) fail(ErrorKind::Type, "capture_end: the list of names is NULL");
             std::vector<std::string> texts;
             for (size_t i = 0; i < n_outputs; ++i) texts.emplace_back(checked_text(names[i], "capture_end", "a name"));
+            ended = true;  // also when it throws
             return reinterpret_cast<clikart_graph*>(capture::end(list.span(), std::move(texts), wanted).leak());
         } catch (...) {
-            capture::cancel();
+            if (!ended) capture::cancel();
             throw;
         }
     });

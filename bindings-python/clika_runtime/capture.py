@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, overload
 
 from ._convert import operand
@@ -22,24 +21,32 @@ from .tensor import Size, Tensor, wrap
 __all__ = ["Traced", "trace"]
 
 
-@contextmanager
-def recording(begin: Callable[[], int]) -> Iterator[None]:
-    """The calling thread records what follows; what is not ended there is dropped."""
-    if scoped:
-        apply()
-    check(begin())
-    try:
-        yield
-    finally:
-        lib.clikart_capture_cancel()
+class Recording:
+    """The calling thread records what happens inside; what is not ended there is dropped."""
 
+    def __init__(self, who: str, begin: Callable[[], int]) -> None:
+        self._who = who
+        self._begin = begin
+        self._open = False
 
-def end(who: str, results: Sequence[Tensor], names: Sequence[str], optimize: int, any_sizes: bool = False) -> ModelGraph:
-    """The graph of what was recorded."""
-    out_names = [c_text(name, who) for name in names]
-    handles = [operand(r) for r in results]
-    options = ffi.new("clikart_graph_options*", {"struct_size": ffi.sizeof("clikart_graph_options"), "any_sizes": any_sizes, "optimize": optimize})
-    return ModelGraph(check_pointer(lib.clikart_capture_end_with(handles, out_names, len(handles), options)))
+    def __enter__(self) -> Recording:
+        if scoped:
+            apply()
+        check(self._begin())
+        self._open = True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._open:
+            lib.clikart_capture_cancel()
+
+    def end(self, results: Sequence[Tensor], names: Sequence[str], optimize: int, any_sizes: bool = False) -> ModelGraph:
+        """The graph of what was recorded."""
+        out_names = [c_text(name, self._who) for name in names]
+        handles = [operand(r) for r in results]
+        options = ffi.new("clikart_graph_options*", {"struct_size": ffi.sizeof("clikart_graph_options"), "any_sizes": any_sizes, "optimize": optimize})
+        self._open = False
+        return ModelGraph(check_pointer(lib.clikart_capture_end_with(handles, out_names, len(handles), options)))
 
 
 def names_or_default(given: Sequence[str] | None, default: Sequence[str], what: str) -> list[str]:
@@ -252,7 +259,7 @@ def trace(
     positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
     all_names = argument_names(fn, spec)
     names = names_or_default(input_names, [all_names[i] for i in positions], "input")
-    with recording(lib.clikart_capture_begin):
+    with Recording("trace", lib.clikart_capture_begin) as recording:
         given = list(leaves)
         for name, i in zip(names, positions, strict=True):
             given[i] = _stand_in(name, leaves[i])
@@ -263,7 +270,7 @@ def trace(
                     f"trace: the function returned a {type(leaf).__name__}, which is neither a tensor, a number or text, nor a known container of them"
                 )
         outputs = Outputs(kept, returned)
-        graph = end("trace", outputs.tensors(returned), names_or_default(output_names, outputs.names(), "output"), optimize)
+        graph = recording.end(outputs.tensors(returned), names_or_default(output_names, outputs.names(), "output"), optimize)
     return Traced(graph, spec, positions, leaves, outputs)
 
 
@@ -274,9 +281,9 @@ def _trace_list(
     for example in examples:
         if not isinstance(example, Tensor):
             raise ClikaRTTypeError(f"trace: example inputs are tensors, got {type(example).__name__}")
-    with recording(lib.clikart_capture_begin):
+    with Recording("trace", lib.clikart_capture_begin) as recording:
         results = require_list("trace", fn([_stand_in(name, example) for name, example in zip(names, examples, strict=True)]))
-        return end("trace", results, names_or_default(output_names, numbered("output", len(results)), "output"), optimize)
+        return recording.end(results, names_or_default(output_names, numbered("output", len(results)), "output"), optimize)
 
 
 def optimization(who: str, optimize: int) -> int:

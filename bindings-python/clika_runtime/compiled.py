@@ -16,7 +16,7 @@ from typing import Any, overload
 from . import guards
 from ._enums import ClikaRTRuntimeError, ClikaRTTypeError, ClikaRTValueError
 from ._library import c_text, check, check_pointer, ffi, lib, text
-from .capture import NoKeyError, Outputs, argument_names, end, fixed_key, is_kept, numbered, optimization, recording, require_list
+from .capture import NoKeyError, Outputs, Recording, argument_names, fixed_key, is_kept, numbered, optimization, require_list
 from .dtype import DType
 from .graph import ModelGraph
 from .pytree import take_apart, tree_flatten, tree_unflatten
@@ -237,7 +237,7 @@ class Compiled:
         all_names = [s.name for s in self._specs] if self._specs is not None else argument_names(self._fn, spec)
         names = [all_names[i] for i in positions]
         given = list(leaves)
-        with recording(lambda: int(lib.clikart_capture_begin_running(self._fullgraph))):
+        with Recording("compile", lambda: int(lib.clikart_capture_begin_running(self._fullgraph))) as recording:
             for name, i in zip(names, positions, strict=True):
                 given[i] = wrap(lib.clikart_capture_value(c_text(name, "compile"), leaves[i]._handle))
             args, kwargs = tree_unflatten(spec, given)
@@ -261,7 +261,7 @@ class Compiled:
                 return result
             any_sizes = self._dynamic and not check(lib.clikart_capture_sizes_asked())
             out_names = numbered("output", len(results)) if self._specs is not None else outputs.names()
-            entry = _Entry(end("compile", results, out_names, self._optimize, any_sizes), outputs, guards.kept(state, after))
+            entry = _Entry(recording.end(results, out_names, self._optimize, any_sizes), outputs, guards.kept(state, after))
         seen = [f"{name} is {_shown(leaf)}" for name, leaf in zip(all_names, leaves, strict=True)]
         entry.used = next(self._clock)
         place = key if any_sizes else sized

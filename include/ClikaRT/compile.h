@@ -153,10 +153,7 @@ private:
         }
     }
     std::vector<Tensor> capture(const std::vector<Tensor>& inputs, const Key& sizes, std::uint64_t resets) const {
-        detail::check(clikart_capture_begin_running(shared_->options.fullgraph));
-        const struct Ended {
-            ~Ended() { clikart_capture_cancel(); }
-        } ended;
+        graph::detail::Recording recording(clikart_capture_begin_running(shared_->options.fullgraph));
         std::vector<Tensor> given;
         for (std::size_t i = 0; i < inputs.size(); ++i) {
             given.push_back(Tensor::adopt(clikart_capture_value(shared_->specs[i].name.c_str(), inputs[i].handle())));
@@ -168,12 +165,7 @@ private:
             return results;
         }
         const bool any_sizes = shared_->options.dynamic && detail::check(clikart_capture_sizes_asked()) == 0;
-        const auto texts = graph::detail::default_names({}, results.size(), "output");
-        std::vector<const char*> names;
-        for (const std::string& name : texts) names.push_back(name.c_str());
-        const auto list = detail::handles(results);
-        const clikart_graph_options wanted{sizeof wanted, any_sizes, shared_->options.optimize};
-        const ModelGraph graph = ModelGraph::adopt(clikart_capture_end_with(list.data(), names.data(), list.size(), &wanted));
+        const ModelGraph graph = recording.end(results, graph::detail::default_names({}, results.size(), "output"), any_sizes, shared_->options.optimize);
         std::vector<Kept> dropped;  // these are released after the lock, as in reset()
         auto last = std::make_unique<ModelGraph>(graph);
         const std::lock_guard<std::mutex> lock(shared_->mutex);

@@ -102,30 +102,48 @@ inline std::vector<std::string> default_names(std::vector<std::string> names, st
 
 }  // namespace detail
 
-/// Records what `callable`, from std::vector<Tensor> to std::vector<Tensor>, does to inputs of the examples' shapes
-/// and dtypes.  It runs once, over stand-ins without values: reading one throws.
-template <class F>
-ModelGraph trace(F&& callable, const std::vector<Tensor>& example_inputs, std::vector<std::string> input_names = {},
-                 std::vector<std::string> output_names = {}) {
-    input_names = detail::default_names(std::move(input_names), example_inputs.size(), "input");
-    v1::detail::check(clikart_capture_begin());
-    try {
-        std::vector<Tensor> stand_ins;
-        for (std::size_t i = 0; i < example_inputs.size(); ++i) {
-            const Shape shape = example_inputs[i].shape();
-            stand_ins.push_back(Tensor::adopt(
-                clikart_capture_input(input_names[i].c_str(), static_cast<clikart_dtype>(example_inputs[i].dtype()), shape.data(), shape.size())));
-        }
-        const std::vector<Tensor> results = std::forward<F>(callable)(std::as_const(stand_ins));
-        output_names = detail::default_names(std::move(output_names), results.size(), "output");
+namespace detail {
+
+/// The calling thread's capture: ended, or dropped.
+class Recording {
+public:
+    explicit Recording(int begun) { v1::detail::check(begun); }
+    Recording(const Recording&) = delete;
+    Recording& operator=(const Recording&) = delete;
+    ~Recording() {
+        if (open_) clikart_capture_cancel();
+    }
+    ModelGraph end(const std::vector<Tensor>& results, const std::vector<std::string>& output_names, bool any_sizes, int optimize) {
         std::vector<const char*> names;
         for (const std::string& name : output_names) names.push_back(name.c_str());
         const auto list = v1::detail::handles(results);
-        return ModelGraph::adopt(clikart_capture_end(list.data(), names.data(), list.size()));
-    } catch (...) {
-        clikart_capture_cancel();
-        throw;
+        const clikart_graph_options options{sizeof options, any_sizes, optimize};
+        open_ = false;
+        return ModelGraph::adopt(clikart_capture_end_with(list.data(), names.data(), list.size(), &options));
     }
+
+private:
+    bool open_ = true;
+};
+
+}  // namespace detail
+
+/// Records what `callable`, from std::vector<Tensor> to std::vector<Tensor>, does to inputs of the examples' shapes
+/// and dtypes.  It runs once, over stand-ins without values: reading one throws.
+/// `optimize`: 0 keeps the steps as they were recorded; the results have the same bits for 0, 1 and 2.
+template <class F>
+ModelGraph trace(F&& callable, const std::vector<Tensor>& example_inputs, std::vector<std::string> input_names = {}, std::vector<std::string> output_names = {},
+                 int optimize = 2) {
+    input_names = detail::default_names(std::move(input_names), example_inputs.size(), "input");
+    detail::Recording recording(clikart_capture_begin());
+    std::vector<Tensor> stand_ins;
+    for (std::size_t i = 0; i < example_inputs.size(); ++i) {
+        const Shape shape = example_inputs[i].shape();
+        stand_ins.push_back(
+            Tensor::adopt(clikart_capture_input(input_names[i].c_str(), static_cast<clikart_dtype>(example_inputs[i].dtype()), shape.data(), shape.size())));
+    }
+    const std::vector<Tensor> results = std::forward<F>(callable)(std::as_const(stand_ins));
+    return recording.end(results, detail::default_names(std::move(output_names), results.size(), "output"), false, optimize);
 }
 
 }  // namespace graph

@@ -90,6 +90,7 @@ public:
     std::string why;                   // the graph was given up
     bool sizes_asked = false;
     const Mode mode_before = thread_mode();
+    std::unique_ptr<GraphRecorder> outer;  // of a capture that runs its calls, one of which records this graph
 
 private:
     /// Makes the results outputs of a new node.
@@ -114,7 +115,9 @@ private:
 
 /// The calling thread's; a thread that ends in the middle of a capture drops it.
 struct Current {
-    ~Current() { cancel(); }
+    ~Current() {
+        while (recorder) cancel();
+    }
     std::unique_ptr<GraphRecorder> recorder;
 };
 thread_local Current current;
@@ -125,17 +128,23 @@ GraphRecorder& require() {
 }
 
 GraphRecorder& start(bool running, bool strict) {
-    if (current.recorder) fail(ErrorKind::Runtime, "capture: the calling thread is already recording a graph");
-    current.recorder = std::make_unique<GraphRecorder>(running, strict);
+    if (current.recorder && (running || !current.recorder->running)) fail(ErrorKind::Runtime, "capture: the calling thread is already recording a graph");
+    if (current.recorder) current.recorder->give_up("another graph is recorded");
+    auto recorder = std::make_unique<GraphRecorder>(running, strict);
+    recorder->outer = std::move(current.recorder);
+    current.recorder = std::move(recorder);
     thread_recorder() = current.recorder.get();
+    thread_settings.recording = running;
     return *current.recorder;
 }
 
 std::unique_ptr<GraphRecorder> stop() noexcept {
-    thread_settings.recording = false;
-    thread_recorder() = nullptr;
-    if (!current.recorder->running) set_thread_mode(current.recorder->mode_before);  // which was possible then
-    return std::move(current.recorder);
+    std::unique_ptr<GraphRecorder> done = std::move(current.recorder);
+    current.recorder = std::move(done->outer);
+    thread_recorder() = current.recorder.get();
+    thread_settings.recording = current.recorder && current.recorder->running;
+    if (!done->running) set_thread_mode(done->mode_before);  // which was possible then
+    return done;
 }
 
 Ref<Tensor> add_input(GraphRecorder& recorder, DType dtype, const Dims& shape, std::string name) {
@@ -156,7 +165,6 @@ void begin() {
 void begin_running(bool strict) {
     if (thread_mode() == Mode::Capture) fail(ErrorKind::Runtime, "capture: the calling thread is already recording a graph");
     start(true, strict);
-    thread_settings.recording = true;
 }
 
 Ref<Tensor> input(DType dtype, const Dims& shape, std::string name) {

@@ -1,5 +1,5 @@
 // Recording the calling thread's operators into a ModelGraph.
-// One capture per thread at a time; all functions act on the calling thread's.
+// All functions act on the calling thread's.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace clikart::capture {
 
-/// From now on the thread's calls are recorded and no kernel runs for them.  Throws RuntimeError when they already are.
+/// From now on the thread's calls are recorded and no kernel runs for them.  Throws RuntimeError when they already are.  A capture
+/// that runs its calls is given up, and goes on when this one has ended.
 void begin();
 /// The same, but the calls are run as well.  What cannot be recorded ends the recording, not the program: see obstacle().  Where
 /// that is to be `strict`, it throws instead.

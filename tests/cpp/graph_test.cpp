@@ -216,8 +216,11 @@ TEST(Capture, WhatIsNoCaptureIsRefused) {
     const std::int64_t size = 2;
     EXPECT_EQ(clikart_capture_input("x", CLIKART_FLOAT32, &size, 1), nullptr);  // has no value
     EXPECT_LT(clikart_capture_begin_running(false), 0);
-    EXPECT_LT(clikart_capture_begin(), 0);
     EXPECT_STREQ(clikart_capture_obstacle(), "");
+    ASSERT_EQ(clikart_capture_begin(), 0);  // one within the other
+    EXPECT_LT(clikart_capture_begin(), 0);
+    clikart_capture_cancel();
+    EXPECT_STREQ(clikart_capture_obstacle(), "another graph is recorded");
     clikart_capture_cancel();
     std::thread([] { clikart_capture_begin_running(false); }).join();  // ends in the middle
     ASSERT_EQ(clikart_capture_begin(), 0);

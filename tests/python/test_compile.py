@@ -207,6 +207,17 @@ def test_parts_of_another_capture():
     assert inner.state is State.Pending and outer.state is State.Compiled
     graph = crt.trace(lambda i: [inner(i[0])], [crt.ones(1)])
     assert graph.run([crt.ones(1)])[0].tolist() == [2.0]
+    tracing = crt.compile(lambda x: crt.trace(lambda i: [i[0] * 2], [x]).run([x])[0] + 1)
+    for v in (1.0, 2.0):
+        assert tracing(crt.tensor([v])).tolist() == [2 * v + 1]
+    assert tracing.fallback_reason.startswith("another graph is recorded") and not lib.clikart_capturing()
+    with pytest.raises(ZeroDivisionError):
+        crt.compile(lambda x: crt.trace(lambda i: 1 / 0, [x]))(crt.ones(1))
+    with pytest.raises(TypeError, match="must return a list"):
+        crt.compile(lambda x: crt.trace(lambda i: 1, [x]))(crt.ones(1))
+    with pytest.raises(RuntimeError, match="compile: another graph is recorded"):
+        crt.compile(lambda x: crt.trace(lambda i: i, [x]), fullgraph=True)(crt.ones(1))
+    assert not lib.clikart_capturing()
     replayed = crt.compile(lambda x: graph.run([x])[0] + 1)
     assert replayed(crt.ones(1)).tolist() == [3.0] and replayed(crt.zeros(1)).tolist() == [1.0]
 
