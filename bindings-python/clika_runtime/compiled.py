@@ -13,12 +13,12 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-from . import guards
 from ._enums import ClikaRTRuntimeError, ClikaRTTypeError, ClikaRTValueError
 from ._library import c_text, check, check_pointer, ffi, lib, text
 from .capture import NoKeyError, Outputs, Recording, argument_names, fixed_key, is_kept, numbered, optimization, require_list
 from .dtype import DType
 from .graph import ModelGraph
+from .guards import Surroundings
 from .pytree import take_apart, tree_flatten, tree_unflatten
 from .tensor import Size, Tensor, wrap
 
@@ -66,7 +66,7 @@ class _Entry:
     graph: ModelGraph
     outputs: Outputs
     #: What the function took from elsewhere.
-    taken: guards.State
+    taken: Surroundings
     #: When it was last replayed.
     used: int = 0
 
@@ -178,16 +178,20 @@ class Compiled:
             return self._give_up(str(error))(*args, **kwargs)
         key = (tuple(structure), tuple(kinds))
         sized = (*key, tuple(shapes))
-        state = guards.state_of(self._fn, fixed)
         entries = self._entries
         entry = entries.get(sized)
         if entry is None and self._dynamic:
             entry = entries.get(key)
         bound_anew = ""
-        if entry is not None and (bound_anew := guards.changed(entry.taken, state)) == "":
-            entry.used = next(self._clock)
-            return entry.outputs.build(entry.graph.run(tensors))
-        return self._capture(args, kwargs, key, sized, fixed, state, entries, bound_anew)
+        if entry is not None:
+            if not entry.taken.untouched(fixed):
+                now = Surroundings(self._fn, fixed)
+                if not (bound_anew := entry.taken.changed(now)):
+                    entry.taken.move_to(now)
+            if not bound_anew:
+                entry.used = next(self._clock)
+                return entry.outputs.build(entry.graph.run(tensors))
+        return self._capture(args, kwargs, key, sized, fixed, entries, bound_anew)
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         """A compiled function in a class is a method."""
@@ -202,12 +206,12 @@ class Compiled:
         return self._fn
 
     @staticmethod
-    def _unrepeatable(returned: list[Any], before: guards.State, after: guards.State) -> str:
+    def _unrepeatable(returned: list[Any], before: Surroundings, after: Surroundings) -> str:
         """What a replay would not do again; empty when it would do all."""
         for leaf in returned:
             if not is_kept(leaf):
                 return f"a {type(leaf).__name__} is returned, which is neither a tensor, a number or text, nor a known container of them"
-        if name := guards.moved(before, after):
+        if name := before.moved(after):
             return f"'{name}' is bound to something else meanwhile"
         return ""
 
@@ -228,10 +232,9 @@ class Compiled:
             if tensor.ndim != len(spec.shape):
                 raise ClikaRTValueError(f"compile: input '{spec.name}' has the shape {list(tensor.shape)}, expected one like {list(spec.shape)}")
 
-    def _capture(
-        self, args: Any, kwargs: Any, key: Hashable, sized: Hashable, fixed: list[Any], state: guards.State, entries: dict[Hashable, _Entry], bound_anew: str
-    ) -> Any:
+    def _capture(self, args: Any, kwargs: Any, key: Hashable, sized: Hashable, fixed: list[Any], entries: dict[Hashable, _Entry], bound_anew: str) -> Any:
         """Runs the function, and records it meanwhile."""
+        before = Surroundings(self._fn, fixed)
         leaves, spec = tree_flatten((args, kwargs))
         positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         all_names = [s.name for s in self._specs] if self._specs is not None else argument_names(self._fn, spec)
@@ -250,8 +253,8 @@ class Compiled:
             returned, kept = tree_flatten(result)
             outputs = Outputs(kept, returned)
             results = outputs.tensors(returned)
-            after = guards.state_of(self._fn, fixed)
-            why = text(lib.clikart_capture_obstacle()) or self._unrepeatable(returned, state, after)
+            after = Surroundings(self._fn, fixed)
+            why = text(lib.clikart_capture_obstacle()) or self._unrepeatable(returned, before, after)
             if why and self._fullgraph:
                 raise ClikaRTRuntimeError(f"compile: {why}, which cannot be recorded into a graph")
             if why:
@@ -261,7 +264,8 @@ class Compiled:
                 return result
             any_sizes = self._dynamic and not check(lib.clikart_capture_sizes_asked())
             out_names = numbered("output", len(results)) if self._specs is not None else outputs.names()
-            entry = _Entry(recording.end(results, out_names, self._optimize, any_sizes), outputs, guards.kept(state, after))
+            after.keep(before)
+            entry = _Entry(recording.end(results, out_names, self._optimize, any_sizes), outputs, after)
         seen = [f"{name} is {_shown(leaf)}" for name, leaf in zip(all_names, leaves, strict=True)]
         entry.used = next(self._clock)
         place = key if any_sizes else sized

@@ -6,106 +6,179 @@ import dis
 import functools
 import itertools
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .capture import fixed_key, np_generic
 from .devices import Device
 from .dtype import DType
-from .nn.module import Module
+from .nn.module import Module, Parameter
 from .tensor import Tensor
 
-__all__ = ["State", "changed", "kept", "moved", "state_of"]
-
-#: What was found under each name: objects that have to be the same ones, and tuples that have to be equal.  They are kept, so that
-#: no other object can take their place in memory.
-State = dict[tuple[Any, ...], Any]
+__all__ = ["Surroundings"]
 
 _LONGEST = 256  # elements of a list or dict that are looked at
 _VALUES = (bool, int, float, complex, str, bytes, type(None), DType, Device)
+_Name = tuple[Any, ...]
 
 
-def state_of(fn: Callable[..., Any], arguments: Iterable[Any]) -> State:
+class Surroundings:
     """The tensors, modules and numbers that a function names, and those in objects among its arguments.
 
     Looked at are the function's own globals, what it encloses, its defaults, the object that a method belongs to or that is called,
     what a partial holds, and the attributes of modules and of such objects.  Of functions that it calls by global names it only
     matters that they are the same ones; of lists and dicts the first 256 elements are looked at.
     """
-    state: State = {}
-    seen: set[int] = set()
-    _look(fn, (), state, seen)
-    for i, argument in enumerate(arguments):
-        if not isinstance(argument, (*_VALUES, Tensor, type)):
+
+    def __init__(self, fn: Callable[..., Any], arguments: Sequence[Any]) -> None:
+        #: What was found under each name: objects that have to be the same ones, and tuples that have to be equal.  They are kept,
+        #: so that no other object can take their place in memory.
+        self._found: dict[_Name, Any] = {}
+        self._seen: set[int] = set()
+        # Where it was found: as long as the same objects are there, nothing has changed.
+        self._slots: list[tuple[Any, Any, Any]] = []  # holder, key, value
+        self._cells: list[tuple[types.CellType, Any]] = []
+        self._methods: list[tuple[type, str, Any]] = []
+        self._handles: list[tuple[Parameter, Any]] = []
+        self._lengths: list[tuple[Any, int]] = []
+        self._arguments = [a for a in arguments if not isinstance(a, (*_VALUES, Tensor, type))]
+        self._look(fn, ())
+        for i, argument in enumerate(self._arguments):
             if isinstance(argument, (types.FunctionType, types.MethodType, functools.partial)):
-                _look(argument, ("argument", i), state, seen)
+                self._look(argument, ("argument", i))
             elif hasattr(argument, "__dict__"):
-                _look_into(argument, ("argument", i), state, seen)
-    return state
+                self._look_into(argument, ("argument", i))
 
+    def untouched(self, arguments: Sequence[Any]) -> bool:
+        """Whether all is where it was; if not, it may still be equal."""
+        try:
+            for holder, key, value in self._slots:
+                if holder[key] is not value:
+                    return False
+            for cell, value in self._cells:
+                if cell.cell_contents is not value:
+                    return False
+        except (KeyError, IndexError, ValueError):
+            return False
+        for cls, entry, code in self._methods:
+            if getattr(cls, entry, None) is not code:
+                return False
+        for parameter, handle in self._handles:
+            if parameter._handle is not handle:
+                return False
+        for container, length in self._lengths:
+            if len(container) != length:
+                return False
+        objects = [a for a in arguments if not isinstance(a, (*_VALUES, Tensor, type))] if arguments else ()
+        return len(objects) == len(self._arguments) and all(a is b for a, b in zip(objects, self._arguments, strict=True))
 
-def moved(before: State, after: State) -> str:
-    """The name of something that was bound anew meanwhile, which a replay would not do; empty when nothing was.  What is added to
-    lists and dicts does not count: they are more often records than parameters."""
-    for name, key in before.items():
-        if name[-1:] != ("length",) and not _same(after.get(name, after), key):
-            return _shown(name)
-    return ""
+    def changed(self, now: Surroundings) -> str:
+        """The name of the first thing that is not what it was; empty when all is."""
+        for name, key in self._found.items():
+            if not _same(now._found.get(name, now), key):
+                return _shown(name)
+        return ""
 
+    def moved(self, after: Surroundings) -> str:
+        """The name of something that was bound anew meanwhile, which a replay would not do; empty when nothing was.  What is added
+        to lists and dicts does not count: they are more often records than parameters."""
+        for name, key in self._found.items():
+            if name[-1:] != ("length",) and not _same(after._found.get(name, after), key):
+                return _shown(name)
+        return ""
 
-def kept(before: State, after: State) -> State:
-    """What a function left as it was."""
-    return {name: key for name, key in before.items() if _same(after.get(name, after), key)}
+    def keep(self, before: Surroundings) -> None:
+        """Forgets what is not as it was before."""
+        self._found = {name: key for name, key in before._found.items() if _same(self._found.get(name, self), key)}
 
+    def move_to(self, now: Surroundings) -> None:
+        """All is what it was, but elsewhere."""
+        self._slots, self._cells, self._handles, self._lengths = now._slots, now._cells, now._handles, now._lengths
+        self._methods, self._arguments = now._methods, now._arguments
 
-def changed(taken: State, now: State) -> str:
-    """The name of the first thing that is not what it was; empty when all is."""
-    for name, key in taken.items():
-        if not _same(now.get(name, now), key):
-            return _shown(name)
-    return ""
+    def _look(self, value: Any, name: _Name) -> None:
+        if isinstance(value, (*_VALUES, np_generic())):
+            self._found[name] = fixed_key(value)
+        elif isinstance(value, Tensor):
+            self._found[name] = value._handle
+            if isinstance(value, Parameter):  # which may take another
+                self._handles.append((value, value._handle))
+        elif isinstance(value, (list, tuple, dict)):
+            self._look_into_container(value, name)
+        elif isinstance(value, functools.partial):
+            for i, part in enumerate((value.func, *value.args, *value.keywords.values())):
+                self._look(part, (*name, i))
+        elif isinstance(value, types.MethodType):
+            self._look_into(value.__self__, (*name, "self"))
+            self._look(value.__func__, name)
+        elif isinstance(value, types.FunctionType):
+            self._found[name] = value.__code__
+            if id(value) not in self._seen:
+                self._seen.add(id(value))
+                self._look_into_function(value, name)
+        elif isinstance(value, Module) or not name:
+            self._look_into(value, name)
+        else:
+            self._found[name] = value
 
+    def _look_into_container(self, value: Any, name: _Name) -> None:
+        self._found[(*name, "length")] = (int, len(value))
+        if id(value) in self._seen:
+            return
+        self._seen.add(id(value))
+        self._lengths.append((value, len(value)))
+        elements = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in itertools.islice(elements, _LONGEST):
+            self._look_at(value, key, part, (*name, key))
 
-def _shown(name: tuple[Any, ...]) -> str:
-    return ".".join(str(part) for part in name) or "the function"
+    def _look_at(self, holder: Any, key: Any, value: Any, name: _Name) -> None:
+        self._slots.append((holder, key, value))
+        self._look(value, name)
 
+    def _look_into_function(self, fn: types.FunctionType, name: _Name) -> None:
+        for used, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+            try:
+                value = cell.cell_contents
+            except ValueError:  # not bound yet
+                continue
+            self._cells.append((cell, value))
+            self._look(value, (*name, used))
+        for used in _globals_of(fn.__code__):
+            if used in fn.__globals__:
+                value = fn.__globals__[used]
+                self._slots.append((fn.__globals__, used, value))
+                if isinstance(value, (types.FunctionType, types.ModuleType)):
+                    self._found[(*name, used)] = value
+                else:
+                    self._look(value, (*name, used))
+        for i, value in enumerate((*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values())):
+            self._look(value, (*name, f"default {i}"))
 
-def _same(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is tuple and type(b) is tuple and a == b)
-
-
-def _look(value: Any, name: tuple[Any, ...], state: State, seen: set[int]) -> None:
-    if isinstance(value, (*_VALUES, np_generic())):
-        state[name] = fixed_key(value)
-    elif isinstance(value, Tensor):
-        state[name] = value._handle  # a parameter may take another
-    elif isinstance(value, (list, tuple, dict)):
-        _look_into_container(value, name, state, seen)
-    elif isinstance(value, functools.partial):
-        for i, part in enumerate((value.func, *value.args, *value.keywords.values())):
-            _look(part, (*name, i), state, seen)
-    elif isinstance(value, types.MethodType):
-        _look_into(value.__self__, (*name, "self"), state, seen)
-        _look(value.__func__, name, state, seen)
-    elif isinstance(value, types.FunctionType):
-        state[name] = value.__code__
-        if id(value) not in seen:
-            seen.add(id(value))
-            _look_into_function(value, name, state, seen)
-    elif isinstance(value, Module) or not name:
-        _look_into(value, name, state, seen)
-    else:
-        state[name] = value
-
-
-def _look_into_container(value: Any, name: tuple[Any, ...], state: State, seen: set[int]) -> None:
-    if id(value) in seen:
-        return
-    seen.add(id(value))
-    state[(*name, "length")] = (int, len(value))
-    elements = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, part in itertools.islice(elements, _LONGEST):
-        _look(part, (*name, key), state, seen)
+    def _look_into(self, value: Any, name: _Name) -> None:
+        """Into a module, or an object with attributes."""
+        self._found[name] = value
+        if id(value) in self._seen:
+            return
+        self._seen.add(id(value))
+        attributes = getattr(value, "__dict__", {})
+        if isinstance(value, Module):
+            for registry in (value._parameters, value._modules):
+                self._lengths.append((registry, len(registry)))
+                for own, part in registry.items():
+                    self._look_at(registry, own, part, (*name, own))
+        self._lengths.append((attributes, len(attributes)))
+        for own, part in list(attributes.items()):
+            if own not in ("_parameters", "_modules"):
+                self._look_at(attributes, own, part, (*name, own))
+        of_class = vars(type(value))
+        for own, part in of_class.items():
+            if isinstance(part, (Tensor, *_VALUES)) and not own.startswith("__"):
+                self._look_at(of_class, own, part, (*name, "class", own))
+        entry = "forward" if isinstance(value, Module) else "__call__"
+        code = getattr(type(value), entry, None)
+        if isinstance(code, types.FunctionType):
+            self._methods.append((type(value), entry, code))
+            self._look(code, (*name, entry))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -118,40 +191,9 @@ def _globals_of(code: types.CodeType) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _look_into_function(fn: types.FunctionType, name: tuple[Any, ...], state: State, seen: set[int]) -> None:
-    for used, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-        try:
-            value = cell.cell_contents
-        except ValueError:  # not bound yet
-            continue
-        _look(value, (*name, used), state, seen)
-    for used in _globals_of(fn.__code__):
-        if used in fn.__globals__:
-            value = fn.__globals__[used]
-            if isinstance(value, (types.FunctionType, types.ModuleType)):
-                state[(*name, used)] = value
-            else:
-                _look(value, (*name, used), state, seen)
-    for i, value in enumerate((*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values())):
-        _look(value, (*name, f"default {i}"), state, seen)
+def _shown(name: _Name) -> str:
+    return ".".join(str(part) for part in name) or "the function"
 
 
-def _look_into(value: Any, name: tuple[Any, ...], state: State, seen: set[int]) -> None:
-    """Into a module, or an object with attributes."""
-    state[name] = value
-    if id(value) in seen:
-        return
-    seen.add(id(value))
-    if isinstance(value, Module):
-        for own, part in itertools.chain(value._parameters.items(), value._modules.items()):
-            _look(part, (*name, own), state, seen)
-    for own, part in getattr(value, "__dict__", {}).items():
-        if own not in ("_parameters", "_modules"):
-            _look(part, (*name, own), state, seen)
-    for own, part in vars(type(value)).items():
-        if isinstance(part, (Tensor, *_VALUES)) and not own.startswith("__"):
-            _look(part, (*name, "class", own), state, seen)
-    entry = "forward" if isinstance(value, Module) else "__call__"
-    code = getattr(type(value), entry, None)
-    if isinstance(code, types.FunctionType):
-        _look(code, (*name, entry), state, seen)
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is tuple and type(b) is tuple and a == b)

@@ -180,6 +180,19 @@ def test_objects_of_methods_and_arguments():
         same(step(o, ONE), w * ONE)
 
 
+def test_methods_of_a_class_may_be_replaced(monkeypatch):
+    class Wide(Scale):
+        pass
+
+    m = Wide(ONE)
+    step = crt.compile(m)
+    step(ONE)
+    monkeypatch.setattr(Wide, "forward", lambda self, x: x - self.w)
+    same(step(ONE), m(ONE))
+    monkeypatch.setattr(Wide, "forward", lambda self, x: x * 5)
+    same(step(ONE), m(ONE))
+
+
 def test_one_object_by_two_names():
     a = Scale(ONE)
     b = a
