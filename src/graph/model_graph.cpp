@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "graph/passes/common.h"
 #include "graph/passes/epilogues.h"
 #include "ops/call.h"
 #include "ops/recorder.h"
@@ -76,8 +77,12 @@ ModelGraph::ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::str
     }
     for (Tensor* output : outputs) program_.outputs.push_back(number_of(*output));
 
-    if (options.optimize > 0) passes::fold_epilogues(program_);
-    program_.verify();
+    if (options.optimize > 0) {
+        for (const auto pass : {&passes::merge_common, &passes::fold_epilogues}) {
+            pass(program_);
+            program_.verify();
+        }
+    }
     program_.find_ends();
 }
 

@@ -1,6 +1,9 @@
 // Passes over programs: what goes in, and what comes out.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "graph/passes/common.h"
 #include "graph/passes/epilogues.h"
 
 using namespace clikart;
@@ -81,6 +84,55 @@ TEST(Epilogues, WhatOthersReadOrWhatLooksDifferentStays) {
     EXPECT_TRUE(left_alone([](Writer& w, int32_t p) { w.program.outputs = {w.elementwise(OpCode::Lt, {p, w.input(kRow)}, kMatrix, DType::Bool)}; }));
     EXPECT_TRUE(left_alone(
         [](Writer& w, int32_t p) { w.program.outputs = {w.elementwise(OpCode::Add, {p, w.input(kRow, DType::Float64)}, kMatrix, DType::Float64)}; }));
+}
+
+TEST(Common, EqualStepsBecomeOne) {
+    Writer w;
+    const int32_t x = w.input(kMatrix), y = w.input(kMatrix);
+    const int32_t a = w.elementwise(OpCode::Exp, {x}, kMatrix), b = w.elementwise(OpCode::Exp, {x}, kMatrix);
+    const int32_t c = w.elementwise(OpCode::Add, {a, y}, kMatrix), d = w.elementwise(OpCode::Add, {b, y}, kMatrix);  // equal once a and b are
+    const int32_t other = w.elementwise(OpCode::Add, {y, b}, kMatrix);                                               // of two NaN the first one's bits come out
+    w.program.outputs = {w.elementwise(OpCode::Mul, {w.elementwise(OpCode::Sub, {c, d}, kMatrix), other}, kMatrix)};
+    passes::merge_common(w.program);
+    w.program.verify();
+    EXPECT_EQ(codes(w.program), (std::vector<OpCode>{OpCode::Input, OpCode::Input, OpCode::Exp, OpCode::Add, OpCode::Add, OpCode::Sub, OpCode::Mul}));
+    EXPECT_EQ(w.program.steps[5].inputs, (std::vector<int32_t>{3, 3}));
+    EXPECT_EQ(w.program.steps[6].inputs, (std::vector<int32_t>{5, 4}));
+    EXPECT_EQ(w.program.outputs, (std::vector<int32_t>{6}));
+}
+
+TEST(Common, WhatGoesOutAndWhatIsRandomStaysApart) {
+    Writer w;
+    const int32_t x = w.input(kMatrix);
+    const int32_t a = w.elementwise(OpCode::Exp, {x}, kMatrix), b = w.elementwise(OpCode::Exp, {x}, kMatrix);  // of b a view goes out
+    const int32_t c = w.elementwise(OpCode::Exp, {x}, kMatrix), d = w.elementwise(OpCode::Exp, {x}, kMatrix);
+    w.program.steps.push_back({OpCode::Permute, NodeKind::View, std::make_shared<const Attributes>(), {b}, DType::Float32, {3, 2}, {}, {}, {}, {}});
+    w.program.steps.push_back({OpCode::Dropout, NodeKind::Random, std::make_shared<const Attributes>(), {c}, DType::Float32, kMatrix, {}, {}, {}, {}});
+    w.program.steps.push_back({OpCode::Dropout, NodeKind::Random, std::make_shared<const Attributes>(), {d}, DType::Float32, kMatrix, {}, {}, {}, {}});
+    w.program.outputs = {a, 5, 6, 7};
+    passes::merge_common(w.program);
+    w.program.verify();
+    EXPECT_EQ(codes(w.program), (std::vector<OpCode>{OpCode::Input, OpCode::Exp, OpCode::Exp, OpCode::Exp, OpCode::Permute, OpCode::Dropout, OpCode::Dropout}));
+    EXPECT_EQ(w.program.steps[6].inputs, (std::vector<int32_t>{3}));
+}
+
+TEST(Common, NumbersAreOneByTheirBits) {
+    Writer w;
+    const auto number = [&](double value) {
+        w.program.steps.push_back(
+            {OpCode::Constant, NodeKind::Constant, std::make_shared<const Attributes>(), {}, DType::Float64, {}, scalar(value), {}, {}, {}});
+        return static_cast<int32_t>(w.program.steps.size() - 1);
+    };
+    const int32_t x = w.input(kMatrix);
+    std::vector<int32_t> numbers;
+    for (const double value : {1.0, 1.0, 0.0, -0.0, 2.0}) numbers.push_back(number(value));
+    int32_t last = x;
+    for (const int32_t value : numbers) last = w.elementwise(OpCode::Add, {last, value}, kMatrix);
+    w.program.outputs = {last};
+    passes::merge_common(w.program);
+    w.program.verify();
+    const auto all = codes(w.program);
+    EXPECT_EQ(std::count(all.begin(), all.end(), OpCode::Constant), 4);
 }
 
 TEST(Program, VerifyFindsWhatIsWrong) {

@@ -106,3 +106,20 @@ def test_a_level_that_is_none():
             crt.trace(lambda i: i, [crt.ones(1)], optimize=wrong)
         with pytest.raises(kind, match="optimize"):
             crt.compile(lambda x: x, optimize=wrong)
+
+
+def test_equal_steps_become_one_and_results_stay_apart():
+    def fn(i):
+        (x,) = i
+        a, b = crt.exp(x) * 2, crt.exp(x) * 2
+        return [a + b, crt.exp(x), crt.exp(x), crt.reshape(crt.exp(x), (-1,))]
+
+    x = crt.tensor(array(2, 3))
+    graph = crt.trace(fn, [x])
+    assert [name for name, _ in steps(graph)].count("Exp") == 4 and [name for name, _ in steps(graph)].count("Mul") == 1
+    results = graph.run([x])
+    for got, want in zip(results, fn([x]), strict=True):
+        assert got.bytes() == want.bytes()
+    results[1].add_(1)
+    results[3].mul_(7)
+    assert results[2].bytes() == crt.exp(x).bytes()
