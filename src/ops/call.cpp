@@ -257,6 +257,9 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     }
     if (thread.mode == Mode::Capture) {
         if (info.data_dependent) fail(ErrorKind::NotImplemented, "{}: results whose size depends on data cannot be recorded into a graph yet", info.name);
+        if (of_inputs.type == DeviceType::Unspecified && device.type == DeviceType::Meta) {  // a step has no device of its own
+            fail(ErrorKind::NotImplemented, "{}: results on device meta cannot be recorded into a graph", info.name);
+        }
         return thread_recorder()->record(checked.call(attributes, generator), checked.dtypes, checked.spec);
     }
     for (const Tensor* input : checked.inputs) {

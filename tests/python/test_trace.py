@@ -217,3 +217,9 @@ def test_the_graph_as_text():
     for k, node in ((0, 99), (5, 2)):
         with pytest.raises(IndexError, match=f"graph_node_epilogue: node {node} of 5 has no epilogue {k}"):
             check(lib.clikart_graph_node_epilogue(graph._handle, node, k))
+
+
+def test_device_meta_is_refused_where_a_graph_would_forget_it():
+    for make in (lambda: crt.full((2,), 1.0, device="meta"), lambda: crt.zeros(2, device="meta"), lambda: crt.arange(3, device="meta")):
+        with pytest.raises(NotImplementedError, match=r"^\w+: results on device meta cannot be recorded into a graph"):
+            graph_of(lambda i, make=make: [make()], crt.ones(1))
