@@ -147,6 +147,8 @@ def check(status: int, who: str = "", inner: str = "") -> int:
     """The status of a call, unless it is that of a failure; the names as in :func:`raise_error`."""
     if status < 0:
         raise_error(who, inner)
+    if origins:
+        attend()
     return status
 
 

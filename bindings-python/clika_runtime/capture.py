@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, overload
 
 from ._convert import operand
-from ._enums import ClikaRTTypeError, ClikaRTValueError
+from ._enums import ClikaRTRuntimeError, ClikaRTTypeError, ClikaRTValueError
 from ._library import c_text, check, check_pointer, ffi, lib
 from ._refused import int_argument
 from .devices import Device
@@ -132,6 +132,50 @@ def _parameters(fn: Callable[..., Any]) -> list[str]:
     if code is None:
         return []
     return list(code.co_varnames[: code.co_argcount])[1 if bound else 0 :]
+
+
+class Copies:
+    """The containers that a function is given instead of its caller's, with other leaves."""
+
+    def __init__(self, tree: Any, copy: Any) -> None:
+        self._containers: list[tuple[Any, Any]] = []
+        self._originals: dict[int, Any] = {}
+        self._pair(tree, copy)
+        self._copy = copy
+        self._leaves, self._spec = tree_flatten(copy)
+
+    def _pair(self, original: Any, copy: Any) -> None:
+        self._originals[id(copy)] = original
+        children: Iterable[tuple[Any, Any]]
+        if isinstance(copy, (list, tuple)):
+            children = zip(original, copy, strict=True)
+        elif isinstance(copy, dict):
+            children = zip(original.values(), copy.values(), strict=True)
+        elif "__dataclass_fields__" in type(copy).__dict__:
+            children = ((getattr(original, name), part) for name, part in vars(copy).items())
+        else:
+            return
+        self._containers.append((original, copy))
+        for pair in children:
+            self._pair(*pair)
+
+    def changed(self) -> bool:
+        """Whether the function changed one."""
+        leaves, spec = tree_flatten(self._copy)
+        return spec != self._spec or any(a is not b for a, b in zip(leaves, self._leaves, strict=True))
+
+    def write_back(self) -> None:
+        """Does to the caller's containers what was done to the copies."""
+        for original, copy in self._containers:
+            if isinstance(copy, list):
+                original[:] = [self._originals.get(id(part), part) for part in copy]
+            elif isinstance(copy, dict):
+                parts = {key: self._originals.get(id(part), part) for key, part in copy.items()}
+                original.clear()
+                original.update(parts)
+            elif not isinstance(copy, tuple):
+                for name, part in vars(copy).items():
+                    setattr(original, name, self._originals.get(id(part), part))
 
 
 class NoKeyError(Exception):
@@ -263,7 +307,12 @@ def trace(
         given = list(leaves)
         for name, i in zip(names, positions, strict=True):
             given[i] = _stand_in(name, leaves[i])
-        returned, kept = tree_flatten(fn(*tree_unflatten(spec, given)[0]))
+        own = tree_unflatten(spec, given)[0]
+        copies = Copies(args, own)
+        result = fn(*own)
+        if copies.changed():
+            raise ClikaRTRuntimeError("trace: the function changes a container among its arguments, which a graph cannot; return what is new")
+        returned, kept = tree_flatten(result)
         for leaf in returned:
             if not is_kept(leaf):
                 raise ClikaRTTypeError(

@@ -13,9 +13,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-from ._enums import ClikaRTRuntimeError, ClikaRTTypeError, ClikaRTValueError
+from ._enums import ClikaRTError, ClikaRTRuntimeError, ClikaRTTypeError, ClikaRTValueError
 from ._library import c_text, check, check_pointer, ffi, lib, text
-from .capture import NoKeyError, Outputs, Recording, argument_names, fixed_key, is_kept, numbered, optimization, require_list
+from .capture import Copies, NoKeyError, Outputs, Recording, argument_names, fixed_key, is_kept, numbered, optimization, require_list
 from .dtype import DType
 from .graph import ModelGraph
 from .guards import Surroundings
@@ -190,7 +190,11 @@ class Compiled:
                     entry.taken.move_to(now)
             if not bound_anew:
                 entry.used = next(self._clock)
-                return entry.outputs.build(entry.graph.run(tensors))
+                try:
+                    return entry.outputs.build(entry.graph.run(tensors))
+                except ClikaRTError:  # perhaps the function would catch what other sizes are refused with
+                    if key not in entries:
+                        raise
         return self._capture(args, kwargs, key, sized, fixed, entries, bound_anew)
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
@@ -204,6 +208,23 @@ class Compiled:
         with self._lock:
             self._why = why
         return self._fn
+
+    def _store(self, place: Hashable, entry: _Entry, entries: dict[Hashable, _Entry], seen: list[str], bound_anew: str) -> None:
+        """Keeps a capture, and says why it was made."""
+        entry.used = next(self._clock)
+        was = entries.get(place)
+        entries[place] = entry
+        while len(entries) > _KEPT:
+            oldest = min(list(entries.items()), key=lambda item: item[1].used)[0]
+            entries.pop(oldest, None)
+        last = None
+        with self._lock:
+            if entries is self._entries and (was is None or bound_anew):  # no reset, and no other thread's capture of the same, meanwhile
+                self._captures += 1
+                self._events.append(f"capture {self._captures}: {_reason(self._seen, seen, bound_anew)}")
+                self._last, last = entry.graph, self._last
+                self._seen = seen
+        del last, was  # whose ends may run anything: after the lock
 
     @staticmethod
     def _unrepeatable(returned: list[Any], before: Surroundings, after: Surroundings) -> str:
@@ -243,11 +264,9 @@ class Compiled:
         with Recording("compile", lambda: int(lib.clikart_capture_begin_running(self._fullgraph))) as recording:
             for name, i in zip(names, positions, strict=True):
                 given[i] = wrap(lib.clikart_capture_value(c_text(name, "compile"), leaves[i]._handle))
-            args, kwargs = tree_unflatten(spec, given)
-            result = self._fn(*args, **kwargs)
-            leaves_after, spec_after = tree_flatten((args, kwargs))
-            if spec_after != spec or any(a is not b for a, b in zip(leaves_after, given, strict=True)):
-                raise ClikaRTRuntimeError("compile: the function changes a container among its arguments, which it has a copy of; return what is new")
+            own = tree_unflatten(spec, given)
+            copies = Copies((args, kwargs), own)
+            result = self._fn(*own[0], **own[1])
             if self._specs is not None:
                 require_list("compile", result)
             returned, kept = tree_flatten(result)
@@ -255,6 +274,9 @@ class Compiled:
             results = outputs.tensors(returned)
             after = Surroundings(self._fn, fixed)
             why = text(lib.clikart_capture_obstacle()) or self._unrepeatable(returned, before, after)
+            if copies.changed():
+                copies.write_back()
+                why = why or "a container among the arguments is changed"
             if why and self._fullgraph:
                 raise ClikaRTRuntimeError(f"compile: {why}, which cannot be recorded into a graph")
             if why:
@@ -266,22 +288,9 @@ class Compiled:
             out_names = numbered("output", len(results)) if self._specs is not None else outputs.names()
             after.keep(before)
             entry = _Entry(recording.end(results, out_names, self._optimize, any_sizes), outputs, after)
-        seen = [f"{name} is {_shown(leaf)}" for name, leaf in zip(all_names, leaves, strict=True)]
-        entry.used = next(self._clock)
-        place = key if any_sizes else sized
-        was = entries.get(place)
-        entries[place] = entry
-        while len(entries) > _KEPT:
-            oldest = min(list(entries.items()), key=lambda item: item[1].used)[0]
-            entries.pop(oldest, None)
-        last = None
-        with self._lock:
-            if entries is self._entries and (was is None or bound_anew):  # no reset, and no other thread's capture of the same, meanwhile
-                self._captures += 1
-                self._events.append(f"capture {self._captures}: {_reason(self._seen, seen, bound_anew)}")
-                self._last, last = entry.graph, self._last
-                self._seen = seen
-        del last, was  # whose ends may run anything: after the lock
+        self._store(
+            key if any_sizes else sized, entry, entries, [f"{name} is {_shown(leaf)}" for name, leaf in zip(all_names, leaves, strict=True)], bound_anew
+        )
         return result
 
 
@@ -291,7 +300,9 @@ def _sizes(handle: Any, which: Any) -> tuple[int, ...]:
 
 def _shown(leaf: Any) -> str:
     if isinstance(leaf, Tensor):
-        return f"{str(leaf.dtype).removeprefix('clika_runtime.')} {list(leaf.shape)}"
+        strides = "" if leaf.is_contiguous() else f" with strides {list(leaf.stride())}"
+        kind = "" if type(leaf) is Tensor else f"{type(leaf).__name__} "
+        return f"{kind}{leaf.dtype.name} {list(leaf.shape)}{strides}"
     text = repr(leaf)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
@@ -307,7 +318,7 @@ def _reason(before: list[str], now: list[str], bound_anew: str) -> str:
     for old, new in zip(before, now, strict=True):
         if old != new:
             return f"{new}, was {old.partition(' is ')[2]}" if old.partition(" is ")[0] == new.partition(" is ")[0] else f"{new}, where {old} was given before"
-    return "the values are in containers of another structure, or the graph was not kept"
+    return "the containers, or which arguments are named, are others, or the graph was not kept"
 
 
 @overload

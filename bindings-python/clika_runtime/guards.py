@@ -38,15 +38,17 @@ class Surroundings:
         # Where it was found: as long as the same objects are there, nothing has changed.
         self._slots: list[tuple[Any, Any, Any]] = []  # holder, key, value
         self._cells: list[tuple[types.CellType, Any]] = []
-        self._methods: list[tuple[type, str, Any]] = []
+        self._attributes: list[tuple[Any, str, Any]] = []  # of what has no dict of its own, or inherits them
         self._handles: list[tuple[Parameter, Any]] = []
         self._lengths: list[tuple[Any, int]] = []
+        self._moved: set[_Name] = set()
+        self._records: list[_Name] = []
         self._arguments = [a for a in arguments if not isinstance(a, (*_VALUES, Tensor, type))]
         self._look(fn, ())
         for i, argument in enumerate(self._arguments):
             if isinstance(argument, (types.FunctionType, types.MethodType, functools.partial)):
                 self._look(argument, ("argument", i))
-            elif hasattr(argument, "__dict__"):
+            elif hasattr(argument, "__dict__") or hasattr(type(argument), "__slots__"):
                 self._look_into(argument, ("argument", i))
 
     def untouched(self, arguments: Sequence[Any]) -> bool:
@@ -60,8 +62,8 @@ class Surroundings:
                     return False
         except (KeyError, IndexError, ValueError):
             return False
-        for cls, entry, code in self._methods:
-            if getattr(cls, entry, None) is not code:
+        for owner, attribute, value in self._attributes:
+            if getattr(owner, attribute, None) is not value:
                 return False
         for parameter, handle in self._handles:
             if parameter._handle is not handle:
@@ -73,28 +75,38 @@ class Surroundings:
         return len(objects) == len(self._arguments) and all(a is b for a, b in zip(objects, self._arguments, strict=True))
 
     def changed(self, now: Surroundings) -> str:
-        """The name of the first thing that is not what it was; empty when all is."""
+        """The name of the first thing that is not what it was, or is new; empty when all is."""
         for name, key in self._found.items():
             if not _same(now._found.get(name, now), key):
+                return _shown(name)
+        for name in now._found.keys() - self._found.keys():
+            if name not in self._moved and not any(name[: len(record)] == record for record in self._records):
                 return _shown(name)
         return ""
 
     def moved(self, after: Surroundings) -> str:
-        """The name of something that was bound anew meanwhile, which a replay would not do; empty when nothing was.  What is added
-        to lists and dicts does not count: they are more often records than parameters."""
+        """The name of something that was bound anew or came into being meanwhile, which a replay would not do; empty when nothing
+        was.  What is no tensor may be added to lists: they are more often records than parameters."""
         for name, key in self._found.items():
             if name[-1:] != ("length",) and not _same(after._found.get(name, after), key):
+                return _shown(name)
+        lists = {name[:-1] for name in after._found if name[-1:] == ("length",) and after._found[name][0] is list}
+        for name in after._found.keys() - self._found.keys():
+            added = any(name[:i] in lists for i in range(len(name)))
+            if not added or type(after._found[name]) is not tuple:
                 return _shown(name)
         return ""
 
     def keep(self, before: Surroundings) -> None:
-        """Forgets what is not as it was before."""
-        self._found = {name: key for name, key in before._found.items() if _same(self._found.get(name, self), key)}
+        """Forgets what is not as it was before: the lengths of lists that the function adds to."""
+        self._moved = {name for name in self._found if not _same(before._found.get(name, before), self._found[name])}
+        self._records = [name[:-1] for name in self._moved if name[-1:] == ("length",)]
+        self._found = {name: key for name, key in self._found.items() if name not in self._moved}
 
     def move_to(self, now: Surroundings) -> None:
         """All is what it was, but elsewhere."""
         self._slots, self._cells, self._handles, self._lengths = now._slots, now._cells, now._handles, now._lengths
-        self._methods, self._arguments = now._methods, now._arguments
+        self._attributes, self._arguments = now._attributes, now._arguments
 
     def _look(self, value: Any, name: _Name) -> None:
         if isinstance(value, (*_VALUES, np_generic())):
@@ -122,7 +134,7 @@ class Surroundings:
             self._found[name] = value
 
     def _look_into_container(self, value: Any, name: _Name) -> None:
-        self._found[(*name, "length")] = (int, len(value))
+        self._found[(*name, "length")] = (type(value), len(value))
         if id(value) in self._seen:
             return
         self._seen.add(id(value))
@@ -151,6 +163,10 @@ class Surroundings:
                     self._found[(*name, used)] = value
                 else:
                     self._look(value, (*name, used))
+        self._lengths.append((fn.__dict__, len(fn.__dict__)))
+        for own, value in list(fn.__dict__.items()):
+            if own != "__wrapped__":
+                self._look_at(fn.__dict__, own, value, (*name, own))
         for i, value in enumerate((*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values())):
             self._look(value, (*name, f"default {i}"))
 
@@ -170,15 +186,18 @@ class Surroundings:
         for own, part in list(attributes.items()):
             if own not in ("_parameters", "_modules"):
                 self._look_at(attributes, own, part, (*name, own))
-        of_class = vars(type(value))
-        for own, part in of_class.items():
-            if isinstance(part, (Tensor, *_VALUES)) and not own.startswith("__"):
-                self._look_at(of_class, own, part, (*name, "class", own))
+        for cls in type(value).__mro__:
+            for own, part in vars(cls).items():
+                if isinstance(part, types.MemberDescriptorType) and hasattr(value, own):  # a slot
+                    self._attributes.append((value, own, getattr(value, own)))
+                    self._look(getattr(value, own), (*name, own))
+                elif isinstance(part, (Tensor, *_VALUES)) and not own.startswith("__"):
+                    self._look_at(vars(cls), own, part, (*name, "class", cls.__name__, own))
         entry = "forward" if isinstance(value, Module) else "__call__"
         code = getattr(type(value), entry, None)
         if isinstance(code, types.FunctionType):
-            self._methods.append((type(value), entry, code))
-            self._look(code, (*name, entry))
+            self._attributes.append((type(value), entry, code))
+            self._look(code, (*name, "class", entry))
 
 
 @functools.lru_cache(maxsize=4096)

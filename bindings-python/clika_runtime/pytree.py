@@ -102,13 +102,18 @@ def _named_tuple(cls: Any) -> _Kind:
 def _dataclass(cls: Any) -> _Kind:
     fields = tuple(field.name for field in dataclasses.fields(cls))
 
-    def unflatten(context: Any, children: list[Any]) -> Any:
+    def flatten(tree: Any) -> tuple[Iterable[Any], Hashable]:
+        names = tuple(name for name in fields if hasattr(tree, name))  # one may not be set yet, and others may be beside them
+        names += tuple(name for name in getattr(tree, "__dict__", ()) if name not in fields)
+        return [getattr(tree, name) for name in names], names
+
+    def unflatten(names: Any, children: list[Any]) -> Any:
         tree = object.__new__(cls)  # __init__ may check or change what it is given
-        for name, child in zip(fields, children, strict=True):
+        for name, child in zip(names, children, strict=True):
             object.__setattr__(tree, name, child)
         return tree
 
-    return _Kind(lambda tree: ([getattr(tree, name) for name in fields], None), unflatten, lambda context, count: fields)
+    return _Kind(flatten, unflatten, lambda names, count: names)
 
 
 _found: dict[type, _Kind] = {}  # named tuples and dataclasses that were met

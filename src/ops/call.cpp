@@ -249,7 +249,21 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     require_available(device, info.name);
 
     Checked checked(info);
-    check(checked, given, attributes);
+    if (thread.recording) [[unlikely]] {
+        // Who catches the failure of a check branches on sizes, and what squeeze leaves out depends on them.
+        const auto note_all = [&] {
+            for (const Tensor* input : given) note_size_asked(*input);
+        };
+        if (op == OpCode::Squeeze) note_all();
+        try {
+            check(checked, given, attributes);
+        } catch (...) {
+            note_all();
+            throw;
+        }
+    } else {
+        check(checked, given, attributes);
+    }
     // A copy instead of a view: where strides do not allow one, and of numbers, which many calls share.
     if (info.kind == NodeKind::View && (checked.spec.strides.rank() != checked.spec.shape.rank() || checked.inputs[0]->number)) {
         checked.inputs[0] = checked.owned.emplace_back(call(OpCode::Copy, {checked.inputs.data(), 1}, Attributes{})).get();

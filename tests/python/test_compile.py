@@ -28,7 +28,7 @@ def test_the_first_call_runs_once_and_later_ones_not_at_all():
     w, calls = crt.tensor(array(4, 3)), []
 
     def fn(x):
-        calls.append(x)
+        calls.append(1)
         return crt.softmax(crt.relu(x @ w + 1), dim=-1)
 
     step = crt.compile(fn)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import dataclasses
 import threading
 import types
 
@@ -78,11 +79,10 @@ def test_parameters_may_be_bound_anew():
 
 
 def test_a_record_that_a_function_keeps_is_no_reason_to_capture_again():
-    calls, shapes = [], {}
+    calls = []
 
     def fn(x):
-        calls.append(1)
-        shapes[x.shape] = True
+        calls.append(("called", len(calls)))
         return x + 1
 
     step = crt.compile(fn)
@@ -398,12 +398,151 @@ def test_finalizers_may_call_the_wrapper():
     assert step(ONE, Compares()).tolist() == [2.0, 4.0]
 
 
-def test_containers_among_the_arguments_cannot_be_changed():
-    def fn(d):
-        d["y"] = d["x"] * 2
+def test_containers_among_the_arguments_may_be_changed():
+    def grow(cache, x):
+        cache["k"] = crt.cat([cache["k"], x])
+        cache["log"].append("grown")
+        cache["parts"][0]["n"] = cache["parts"][0]["n"] + 1
+        del cache["old"]
+        return crt.sum(cache["k"])
 
-    with pytest.raises(RuntimeError, match="compile: the function changes a container among its arguments"):
-        crt.compile(fn)({"x": ONE})
+    def make():
+        return {"k": ONE, "log": [], "old": 1, "parts": ({"n": 0},)}
+
+    eager, compiled, step = make(), make(), crt.compile(grow)
+    log, part = compiled["log"], compiled["parts"][0]
+    for x in (TEN, ONE):
+        eager["old"] = compiled["old"] = x
+        assert step(compiled, x).item() == grow(eager, x).item()
+        same(compiled["k"], eager["k"])
+        assert compiled["log"] is log and compiled["parts"][0] is part and (log, part) == (eager["log"], eager["parts"][0])
+        assert list(compiled) == list(eager)
+    assert step.fallback_reason == "a container among the arguments is changed"
+    with pytest.raises(RuntimeError, match="trace: the function changes a container among its arguments"):
+        crt.trace(grow, (make(), ONE))
+
+    @dataclasses.dataclass
+    class Box:
+        a: crt.Tensor
+        b: int = dataclasses.field(init=False)
+
+        def __post_init__(self):
+            self.extra = 3
+
+    box = Box(ONE)
+    crt.compile(lambda box: setattr(box, "a", box.a * box.extra))(box)
+    assert box.a.tolist() == [3.0, 6.0]
+
+
+def test_what_comes_into_being():
+    class Late(nn.Module):
+        k = 2.0
+
+        def forward(self, x):
+            return x * self.k if not hasattr(self, "b") else x * self.b
+
+    late = Late()
+    step = crt.compile(late)
+    for change in (
+        lambda: None,
+        lambda: setattr(late, "k", 5.0),
+        lambda: setattr(late, "b", nn.Parameter(TEN)),
+        lambda: setattr(late, "forward", lambda x: x * 100),
+    ):
+        change()
+        same(step(ONE), late(ONE))
+
+    class Growing(nn.Module):
+        def forward(self, x):
+            self.k = crt.cat([self.k, x]) if hasattr(self, "k") else x
+            return crt.sum(self.k)
+
+    cache, history = {}, []
+
+    def keeps(x):
+        cache["k"] = cache["k"] + x if "k" in cache else x
+        return cache["k"]
+
+    def appends(x):
+        history.append(x)
+        return crt.sum(crt.cat(history))
+
+    def counts(x):
+        counts.calls = getattr(counts, "calls", 0) + 1
+        return x * counts.calls
+
+    for fn, want in ((Growing(), [3, 6, 9]), (keeps, [3, 6, 9]), (appends, [3, 6, 9]), (counts, [3, 6, 9])):
+        step = crt.compile(fn)
+        assert [crt.sum(step(ONE)).item() for _ in range(3)] == want
+        assert step.state is State.Fallback and "meanwhile" in step.fallback_reason
+
+
+def test_slots_and_inherited_attributes():
+    class Slots:
+        __slots__ = ("w",)
+
+        @crt.compile
+        def f(self, x):
+            return x * self.w
+
+    s = Slots()
+    for w in (1.0, 5.0, TEN):
+        s.w = w
+        same(s.f(ONE), ONE * w)
+
+    class Base(nn.Module):
+        k = 2.0
+
+        def forward(self, x):
+            return x * self.k
+
+    class Sub(Base):
+        pass
+
+    step = crt.compile(Sub())
+    for k in (2.0, 4.0):
+        Base.k = k
+        same(step(ONE), ONE * k)
+
+
+def test_the_line_of_a_fallback():
+    def first(x):
+        if crt.sum(x) > 0:
+            return x * 2
+        return x
+
+    def second(x):
+        repr(x)
+        return x * 2
+
+    def third(x):
+        x = x + 1
+
+        x.add_(1)
+        return x
+
+    for fn, line in ((first, 1), (second, 1), (third, 3)):
+        step = crt.compile(fn)
+        step(ONE)
+        assert step.fallback_reason.endswith(f"{__file__}:{fn.__code__.co_firstlineno + line}")
+
+
+def test_dynamic_notices_what_depends_on_sizes_unseen():
+    def squeezes(x):
+        y = crt.squeeze(x)
+        return y * y.ndim
+
+    def catches(x):
+        try:
+            return x + crt.ones((3, 4))
+        except ValueError:
+            return x * 2
+
+    for fn in (squeezes, catches):
+        step = crt.compile(fn, dynamic=True)
+        for n in (3, 1, 5, 3):
+            x = crt.ones((n, 4))
+            same(step(x), fn(x))
 
 
 def test_what_does_not_matter_to_the_guards():
