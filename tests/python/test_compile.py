@@ -7,21 +7,13 @@ import re
 import threading
 from typing import Any
 
-import numpy as np
 import pytest
 
 import clika_runtime as crt
 from clika_runtime._library import lib
+from compiling import array, same
 
 State = crt.State
-
-
-def array(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def same(a, b):
-    np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
 def test_the_first_call_runs_once_and_later_ones_not_at_all():

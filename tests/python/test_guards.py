@@ -7,16 +7,9 @@ import pytest
 
 import clika_runtime as crt
 from clika_runtime import nn
+from compiling import ONE, TEN, Scale, array, same
 
 State = crt.State
-
-
-def array(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def same(a, b):
-    np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
 def test_what_a_function_names_may_change():
@@ -123,16 +116,6 @@ class Holder:
     __call__ = method
 
 
-class Scale(nn.Module):
-    def __init__(self, w):
-        super().__init__()
-        self.w = nn.Parameter(w)
-
-    def forward(self, x):
-        return x * self.w
-
-
-ONE, TEN = crt.tensor([1.0, 2.0]), crt.tensor([10.0, 20.0])
 global_tensor, global_list, global_function, global_number = ONE, [ONE], crt.relu, np.float32(2)
 
 

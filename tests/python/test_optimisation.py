@@ -6,16 +6,9 @@ import numpy as np
 import pytest
 
 import clika_runtime as crt
+from compiling import array, same
 
 State = crt.State
-
-
-def array(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def same(a, b):
-    np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
 def steps(graph):
