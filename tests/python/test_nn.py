@@ -162,3 +162,16 @@ def test_loading_while_recording_is_refused():
     with pytest.raises(crt.ClikaRTError, match="while a graph is recorded"):
         crt.trace(lambda i: (m.load_state_dict(m.state_dict()), i)[1], [crt.ones(1)])
     m.weight.numpy()
+
+
+def test_an_attribute_of_the_class_hides_no_parameter():
+    class Net(nn.Module):
+        bias = None
+        part: nn.Module
+
+    net = Net()
+    for name, value in (("bias", nn.Parameter(crt.ones(1))), ("forward", nn.Linear(1, 1))):
+        with pytest.raises(ValueError, match=f"Net: '{name}' is an attribute of the class, which would hide what is assigned"):
+            setattr(net, name, value)
+    net.part = nn.Linear(1, 1)
+    assert len(list(net.parameters())) == 2

@@ -68,6 +68,8 @@ class Module:
         if value is None and name in self._parameters:
             self._parameters[name] = None
             return
+        if isinstance(value, (Parameter, Module)) and hasattr(type(self), name):
+            raise ClikaRTValueError(f"{type(self).__name__}: '{name}' is an attribute of the class, which would hide what is assigned")
         for registry in (self._parameters, self._modules, self.__dict__):
             registry.pop(name, None)
         if isinstance(value, Parameter):
