@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, cast, overload
 
 from ._convert import operand
 from ._enums import ClikaRTRuntimeError, ClikaRTTypeError, ClikaRTValueError
@@ -14,7 +14,7 @@ from ._refused import int_argument
 from .devices import Device
 from .dtype import DType
 from .graph import ModelGraph
-from .pytree import TreeSpec, tree_flatten, tree_paths, tree_unflatten
+from .pytree import TreeSpec, children_of, tree_flatten, tree_paths, tree_unflatten
 from .scopes import apply, scoped
 from .tensor import Size, Tensor, wrap
 
@@ -146,17 +146,11 @@ class Copies:
 
     def _pair(self, original: Any, copy: Any) -> None:
         self._originals[id(copy)] = original
-        children: Iterable[tuple[Any, Any]]
-        if isinstance(copy, (list, tuple)):
-            children = zip(original, copy, strict=True)
-        elif isinstance(copy, dict):
-            children = zip(original.values(), copy.values(), strict=True)
-        elif "__dataclass_fields__" in type(copy).__dict__:
-            children = ((getattr(original, name), part) for name, part in vars(copy).items())
-        else:
+        own, theirs = children_of(copy), children_of(original)
+        if own is None or theirs is None:
             return
         self._containers.append((original, copy))
-        for pair in children:
+        for pair in zip(theirs[0], own[0], strict=True):
             self._pair(*pair)
 
     def changed(self) -> bool:
@@ -167,15 +161,18 @@ class Copies:
     def write_back(self) -> None:
         """Does to the caller's containers what was done to the copies."""
         for original, copy in self._containers:
+            own = children_of(copy)
+            assert own is not None
+            parts = [self._originals.get(id(part), part) for part in own[0]]
             if isinstance(copy, list):
-                original[:] = [self._originals.get(id(part), part) for part in copy]
+                original[:] = parts
             elif isinstance(copy, dict):
-                parts = {key: self._originals.get(id(part), part) for key, part in copy.items()}
                 original.clear()
-                original.update(parts)
-            elif not isinstance(copy, tuple):
-                for name, part in vars(copy).items():
-                    setattr(original, name, self._originals.get(id(part), part))
+                original.update(zip(copy, parts, strict=True))
+            elif "__dataclass_fields__" in type(copy).__dict__:
+                for name, part in zip(cast("tuple[str, ...]", own[1]), parts, strict=True):
+                    if getattr(original, name, self) is not part:  # it may be frozen
+                        setattr(original, name, part)
 
 
 class NoKeyError(Exception):

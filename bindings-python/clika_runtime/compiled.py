@@ -175,7 +175,8 @@ class Compiled:
                     kinds.append(fixed_key(leaf))
                     fixed.append(leaf)
         except NoKeyError as error:
-            return self._give_up(str(error))(*args, **kwargs)
+            self._give_up(str(error))
+            return self._fn(*args, **kwargs)
         key = (tuple(structure), tuple(kinds))
         sized = (*key, tuple(shapes))
         entries = self._entries
@@ -201,13 +202,12 @@ class Compiled:
         """A compiled function in a class is a method."""
         return self if owner is None else types.MethodType(self, owner)
 
-    def _give_up(self, why: str) -> Callable[..., Any]:
-        """The function, to be called; raises where there is to be a graph."""
+    def _give_up(self, why: str) -> None:
+        """From now on the function is called; raises where there is to be a graph."""
         if self._fullgraph:
             raise ClikaRTTypeError(f"compile: {why}")
         with self._lock:
             self._why = why
-        return self._fn
 
     def _store(self, place: Hashable, entry: _Entry, entries: dict[Hashable, _Entry], seen: list[str], bound_anew: str) -> None:
         """Keeps a capture, and says why it was made."""

@@ -195,6 +195,15 @@ def _flatten(tree: Any, leaves: list[Any]) -> TreeSpec:
     return TreeSpec(type(tree), context, tuple([_flatten(child, leaves) for child in children]))
 
 
+def children_of(tree: Any) -> tuple[list[Any], Hashable] | None:
+    """What a container holds, and what else makes it: of a dataclass the names; None for a leaf."""
+    kind = _kind_of(type(tree))
+    if kind is None:
+        return None
+    children, context = kind.flatten(tree)
+    return list(children), context
+
+
 def take_apart(tree: Any, leaves: list[Any], structure: list[Any]) -> None:
     """Adds the leaves, and the structure as a flat list that is as equal and as hashable as the ``TreeSpec``, and quicker to make."""
     kind = _kinds.get(type(tree)) or _kind_of(type(tree))

@@ -204,6 +204,31 @@ def test_containers_among_the_arguments_may_be_changed():
     assert box.a.tolist() == [3.0, 6.0]
 
 
+def test_containers_of_every_kind_may_stand_beside_a_changed_one():
+    @dataclasses.dataclass(frozen=True)
+    class Frozen:
+        a: crt.Tensor
+
+    @dataclasses.dataclass(slots=True)
+    class Slotted:
+        a: crt.Tensor
+
+    def fn(frozen, slotted, log):
+        log.append(1)
+        slotted.a = frozen.a + slotted.a
+        return slotted.a
+
+    step, frozen, slotted, log = crt.compile(fn), Frozen(ONE), Slotted(TEN), []
+    for n in (1, 2):
+        same(step(frozen, slotted, log), TEN + n * ONE)
+        same(slotted.a, TEN + n * ONE)
+        assert log == [1] * n and frozen.a is ONE
+    still = crt.compile(lambda frozen, slotted: frozen.a * slotted.a)
+    for _ in range(2):
+        same(still(frozen, Slotted(TEN)), ONE * TEN)
+    assert still.state is State.Compiled
+
+
 def test_what_comes_into_being():
     class Late(nn.Module):
         k = 2.0

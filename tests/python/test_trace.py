@@ -195,7 +195,10 @@ def test_modules():
     traced = crt.trace(net, ({"x": crt.ones((1, 3))}, crt.ones(2)))
     assert traced.graph.input_names() == ["batch.x", "extra"]
     x = crt.tensor(np.arange(3, dtype=np.float32).reshape(1, 3))
-    np.testing.assert_array_equal(traced({"x": x}, crt.zeros(2))["y"].numpy(), net.layer(x).numpy())
+    before = net.layer(x).numpy().copy()
+    np.testing.assert_array_equal(traced({"x": x}, crt.zeros(2))["y"].numpy(), before)
+    net.load_state_dict({"layer.weight": crt.zeros((2, 3)), "layer.bias": crt.zeros(2)})  # binds anew: the graph keeps what it had
+    np.testing.assert_array_equal(traced({"x": x}, crt.zeros(2))["y"].numpy(), before)
 
 
 def test_the_graph_as_text():

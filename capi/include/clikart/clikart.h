@@ -305,7 +305,8 @@ CLIKART_API int clikart_tell_origin(const char* where);
 
 /* ---- graphs ----------------------------------------------------------------------------------------------------- */
 
-/* From now on the calling thread's operators are recorded instead of run.  0, or -1 with an error. */
+/* From now on the calling thread's operators are recorded instead of run.  Inside of a recording that runs them (see below), which
+ * is given up then and goes on when this one has ended; else one recording at a time.  0, or -1 with an error. */
 CLIKART_API int clikart_capture_begin(void);
 /* The graph's next input: a tensor with shape and dtype and no value. */
 CLIKART_API clikart_tensor* clikart_capture_input(const char* name, clikart_dtype dtype, const int64_t* shape, size_t rank);
