@@ -4,6 +4,7 @@
 
 #include "boundary.h"
 #include "graph/capture.h"
+#include "graph/graph_file.h"
 
 using namespace clikart;
 
@@ -160,7 +161,9 @@ int clikart_graph_node(const clikart_graph* graph, size_t index, clikart_node* n
                                step.shape.data(),
                                step.inputs.data(),
                                step.inputs.size(),
-                               step.epilogues.size()};
+                               step.epilogues.size(),
+                               step.in_place,
+                               step.place && step.place->text() ? step.place->text()->c_str() : nullptr};
         std::memcpy(node, &all, std::min(node->struct_size, sizeof all));
         return 0;
     });
@@ -174,6 +177,17 @@ clikart_op_code clikart_graph_node_epilogue(const clikart_graph* graph, size_t i
         }
         return static_cast<clikart_op_code>(steps[index].epilogues[k].op);
     });
+}
+
+int clikart_graph_save(const clikart_graph* graph, const char* path) {
+    return guarded([&] {
+        save_graph(checked_graph(graph, "graph_save"), checked_text(path, "graph_save", "the path"));
+        return 0;
+    });
+}
+
+clikart_graph* clikart_graph_load(const char* path, int32_t optimize) {
+    return guarded([&] { return reinterpret_cast<clikart_graph*>(load_graph(checked_text(path, "graph_load", "the path"), optimize).leak()); });
 }
 
 int clikart_graph_run(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs, clikart_tensor** outputs, size_t n_outputs) {

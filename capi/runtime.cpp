@@ -3,6 +3,7 @@
 #include "backends/cpu/simd.h"
 #include "boundary.h"
 #include "core/memory.h"
+#include "ops/kernel.h"
 
 using namespace clikart;
 

@@ -65,10 +65,11 @@ def numbered(what: str, count: int) -> list[str]:
 class Outputs:
     """The structure of what a function returned: tensors, and among them values that are no tensors and stay as they are."""
 
-    __slots__ = ("_fixed", "_positions", "_spec")
+    __slots__ = ("_fixed", "_one", "_positions", "_spec")
 
     def __init__(self, spec: TreeSpec, leaves: Sequence[Any]) -> None:
         self._spec = spec
+        self._one = not spec.children and [isinstance(leaf, Tensor) for leaf in leaves] == [True]  # a tensor, and nothing around it
         self._positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         self._fixed = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
 
@@ -81,6 +82,8 @@ class Outputs:
         return unique([named("output", paths[i]) for i in self._positions])
 
     def build(self, tensors: Sequence[Tensor]) -> Any:
+        if self._one:
+            return tensors[0]
         leaves = list(self._fixed)
         for i, tensor in zip(self._positions, tensors, strict=True):
             leaves[i] = tensor

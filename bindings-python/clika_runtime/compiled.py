@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from ._enums import ClikaRTError, ClikaRTRuntimeError, ClikaRTTypeError, ClikaRTValueError
-from ._library import c_text, check, check_pointer, ffi, lib, text
+from ._library import c_text, check, ffi, lib, text
 from .capture import Copies, NoKeyError, Outputs, Recording, argument_names, fixed_key, is_kept, numbered, optimization, require_list
 from .dtype import DType
 from .graph import ModelGraph
@@ -154,33 +154,34 @@ class Compiled:
         leaves: list[Any] = []
         structure: list[Any] = []
         for arg in args:
-            take_apart(arg, leaves, structure)
+            if type(arg) is Tensor:  # as take_apart does
+                leaves.append(arg)
+                structure.append(None)
+            else:
+                take_apart(arg, leaves, structure)
         if kwargs:
             structure.append(len(args))
             take_apart(kwargs, leaves, structure)
-        tensors: list[Tensor] = []
+        handles: list[Any] = []
         fixed: list[Any] = []
-        kinds: list[Hashable] = []
-        shapes: list[Hashable] = []
+        kinds: list[Any] = []
         try:
             for leaf in leaves:
                 if isinstance(leaf, Tensor):
-                    tensors.append(leaf)
-                    handle = leaf._handle
-                    shape = _sizes(handle, lib.clikart_tensor_shape)
-                    dense = lib.clikart_tensor_is_contiguous(handle)
-                    kinds.append((type(leaf), lib.clikart_tensor_dtype(handle), len(shape), dense, lib.clikart_tensor_device(handle)))
-                    shapes.append(shape if dense else (shape, _sizes(handle, lib.clikart_tensor_strides)))
+                    handles.append(leaf._handle)
+                    kinds.append(type(leaf))
                 else:
                     kinds.append(fixed_key(leaf))
                     fixed.append(leaf)
         except NoKeyError as error:
             self._give_up(str(error))
             return self._fn(*args, **kwargs)
-        key = (tuple(structure), tuple(kinds))
-        sized = (*key, tuple(shapes))
+        given = ffi.new("clikart_tensor*[]", handles)
+        layouts = _layouts(given, len(handles))
+        sized = (tuple(structure), tuple(kinds), layouts)
         entries = self._entries
         entry = entries.get(sized)
+        key = (sized[0], sized[1], _without_sizes(layouts)) if self._dynamic else sized
         if entry is None and self._dynamic:
             entry = entries.get(key)
         bound_anew = ""
@@ -192,9 +193,9 @@ class Compiled:
             if not bound_anew:
                 entry.used = next(self._clock)
                 try:
-                    return entry.outputs.build(entry.graph.run(tensors))
+                    return entry.outputs.build(entry.graph.run_handles(given, len(handles)))
                 except ClikaRTError:  # perhaps the function would catch what other sizes are refused with
-                    if key not in entries:
+                    if not self._dynamic or key not in entries:
                         raise
         return self._capture(args, kwargs, key, sized, fixed, entries, bound_anew)
 
@@ -294,8 +295,27 @@ class Compiled:
         return result
 
 
-def _sizes(handle: Any, which: Any) -> tuple[int, ...]:
-    return tuple(ffi.unpack(check_pointer(which(handle)), lib.clikart_tensor_rank(handle)))
+def _layouts(handles: Any, count: int) -> bytes:
+    """How tensors lie in memory."""
+    room = 16 * count
+    while True:
+        numbers = ffi.new("int64_t[]", room)
+        used = check(lib.clikart_tensor_layouts(handles, count, numbers, room))
+        if used <= room:
+            return bytes(ffi.buffer(numbers, 8 * used))
+        room = used
+
+
+def _without_sizes(layouts: bytes) -> tuple[int, ...]:
+    """The same without sizes, and without strides."""
+    numbers = memoryview(layouts).cast("q")
+    kept: list[int] = []
+    at = 0
+    while at < len(numbers):
+        head = numbers[at : at + 5]  # dtype, device and its index, rank, whether it is dense
+        kept += head
+        at += 5 + (1 if head[4] else 2) * head[3]
+    return tuple(kept)
 
 
 def _shown(leaf: Any) -> str:

@@ -51,7 +51,7 @@ def _file_error(message: str, path: str | os.PathLike[str]) -> ClikaRTFileError:
 
 
 @contextlib.contextmanager
-def _naming_file(who: str, path: str | os.PathLike[str]) -> Iterator[None]:
+def naming_file(who: str, path: str | os.PathLike[str]) -> Iterator[None]:
     """Errors under the name of what was called."""
     with naming(who, "safetensors"):
         try:
@@ -60,7 +60,7 @@ def _naming_file(who: str, path: str | os.PathLike[str]) -> Iterator[None]:
             raise _file_error(renamed(str(error), who, "safetensors"), path) from None
 
 
-def _encoded(path: str | os.PathLike[str], who: str) -> bytes:
+def path_bytes(path: str | os.PathLike[str], who: str) -> bytes:
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise ClikaRTTypeError(f"{who}: path must be a str or a path, got {shown(path)}")
     return os.fsencode(path)
@@ -98,8 +98,8 @@ def save(tree: Any, path: str | os.PathLike[str]) -> None:
     for _, leaf in named:
         leaf._check_readable("save")
         leaf._settle("save")
-    with _naming_file("save", path):
-        check(lib.clikart_archive_save(c_text(_encoded(path, "save"), "save"), names, [leaf._handle for _, leaf in named], len(named)))
+    with naming_file("save", path):
+        check(lib.clikart_archive_save(c_text(path_bytes(path, "save"), "save"), names, [leaf._handle for _, leaf in named], len(named)))
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
@@ -110,7 +110,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         ValueError: it is not a well-formed safetensors file.
         TypeError: it holds a dtype that does not exist here.
     """
-    with _naming_file("load", path):
-        archive = ffi.gc(check_pointer(lib.clikart_archive_load(c_text(_encoded(path, "load"), "load"))), lib.clikart_archive_release)
+    with naming_file("load", path):
+        archive = ffi.gc(check_pointer(lib.clikart_archive_load(c_text(path_bytes(path, "load"), "load"))), lib.clikart_archive_release)
     names = [lib.clikart_archive_name(archive, i) for i in range(lib.clikart_archive_count(archive))]
     return {text(name): wrap(lib.clikart_archive_get(archive, name)) for name in names}

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from . import graph_text
 from ._enums import ClikaRTTypeError, NodeKind, OpCode
-from ._library import attend, c_text, check, ffi, lib, origins, text
+from ._library import attend, c_text, check, check_pointer, ffi, lib, origins, text
 from .dtype import DType
+from .files import naming_file, path_bytes
 from .scopes import apply, scoped
 from .tensor import Size, Tensor, wrap
 
-__all__ = ["ModelGraph", "Node", "NodeKind", "OpCode"]
+__all__ = ["ModelGraph", "Node", "NodeKind", "OpCode", "load"]
 
 
 @dataclass(frozen=True)
@@ -26,17 +28,22 @@ class Node:
     shape: Size
     #: The numbers of the nodes it reads.
     inputs: tuple[int, ...]
-    #: Operators that are applied to its result on the spot; their other operands are the last of ``inputs``.
+    #: Operators that are computed with it on the spot, in their order; the last of ``inputs`` are operands of theirs.
     epilogues: tuple[OpCode, ...] = ()
+    #: It writes over its first input; nobody reads what it makes itself.
+    in_place: bool = False
+    #: The file and line of the call that it comes from; empty where that is unknown.
+    place: str = ""
 
 
 class ModelGraph:
     """A runnable graph, as :func:`clika_runtime.trace` and :meth:`Compiled.take_graph` return it.  Any number of threads may run it at once."""
 
-    __slots__ = ("__weakref__", "_handle")
+    __slots__ = ("__weakref__", "_handle", "_n_outputs")
 
     def __init__(self, handle: Any) -> None:
         self._handle = ffi.gc(handle, lib.clikart_graph_release)
+        self._n_outputs: int = lib.clikart_graph_output_count(handle)
 
     def input_names(self) -> list[str]:
         return [text(lib.clikart_graph_input_name(self._handle, i)) for i in range(lib.clikart_graph_input_count(self._handle))]
@@ -53,7 +60,18 @@ class ModelGraph:
             check(lib.clikart_graph_node(self._handle, i, node))
             shape, inputs = Size(node.shape[0 : node.rank]), tuple(node.inputs[0 : node.n_inputs])
             epilogues = tuple([OpCode(check(lib.clikart_graph_node_epilogue(self._handle, i, k))) for k in range(node.n_epilogues)])
-            found.append(Node(OpCode(node.op_code), NodeKind(node.kind), DType.of_code(node.dtype), shape, inputs, epilogues))
+            found.append(
+                Node(
+                    OpCode(node.op_code),
+                    NodeKind(node.kind),
+                    DType.of_code(node.dtype),
+                    shape,
+                    inputs,
+                    epilogues,
+                    node.in_place,
+                    text(node.place) if node.place else "",
+                )
+            )
         return found
 
     def summary(self) -> str:
@@ -77,6 +95,16 @@ class ModelGraph:
         outputs = [(name, check(lib.clikart_graph_output_node(self._handle, i))) for i, name in enumerate(names)]
         return graph_text.dot(self.nodes(), self.input_names(), outputs)
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the graph, with the tensors it holds, to a file that :func:`load` reads, here or in C and C++.
+
+        Raises:
+            OSError: the file cannot be written.
+            NotImplementedError: the graph has something that a file cannot hold, such as a random generator of its own.
+        """
+        with naming_file("graph.save", path):
+            check(lib.clikart_graph_save(self._handle, c_text(path_bytes(path, "graph.save"), "graph.save")))
+
     def run(self, inputs: Iterable[Tensor] | Mapping[str, Tensor]) -> list[Tensor]:
         """Runs the graph.
 
@@ -87,25 +115,60 @@ class ModelGraph:
             ValueError: a wrong number of inputs, a wrong name or a wrong shape.
             TypeError: a wrong dtype.
         """
+        if type(inputs) is list:
+            handles = [_handle_of(t) for t in inputs]
+            return self.run_handles(handles, len(handles))
         if isinstance(inputs, Tensor) or not isinstance(inputs, Iterable):
             raise ClikaRTTypeError(f"run: expected a list of tensors, or tensors by name, got {type(inputs).__name__}")
+        if not isinstance(inputs, Mapping):
+            return self.run(list(inputs))
+        given = list(inputs.items())  # keeps alive what the handles belong to
+        names = [c_text(name, "run") for name, _ in given]
+        handles = [_handle_of(t) for _, t in given]
         if scoped:
             apply()
-        count = lib.clikart_graph_output_count(self._handle)
-        outputs = ffi.new("clikart_tensor*[]", count)
-        if isinstance(inputs, Mapping):
-            given = list(inputs.items())  # keeps alive what the handles belong to
-            names = [c_text(name, "run") for name, _ in given]
-            handles = [_handle_of(t) for _, t in given]
-            status = lib.clikart_graph_run_named(self._handle, names, handles, len(handles), outputs, count)
-        else:
-            tensors = list(inputs)
-            handles = [_handle_of(t) for t in tensors]
-            status = lib.clikart_graph_run(self._handle, handles, len(handles), outputs, count)
+        outputs = ffi.new(_HANDLES, self._n_outputs)
+        return self._results(lib.clikart_graph_run_named(self._handle, names, handles, len(handles), outputs, self._n_outputs), outputs)
+
+    def run_handles(self, handles: Any, count: int) -> list[Tensor]:
+        """As :meth:`run`, for those who have the handles at hand, as a list or an array."""
+        if scoped:
+            apply()
+        outputs = ffi.new(_HANDLES, self._n_outputs)
+        return self._results(lib.clikart_graph_run(self._handle, handles, count, outputs, self._n_outputs), outputs)
+
+    def _results(self, status: int, outputs: Any) -> list[Tensor]:
         if origins:
             attend()
-        check(status)
-        return [wrap(outputs[i]) for i in range(count)]
+        if status < 0:
+            check(status)
+        return [wrap(handle) for handle in outputs]
+
+
+def load(path: str | os.PathLike[str], optimize: int = 2) -> ModelGraph:
+    """Reads a graph that :meth:`ModelGraph.save` wrote.
+
+    The tensors in it are mapped, not read: the file has to stay as it is while the graph is used.  Nothing in it is trusted.
+
+    Args:
+        path: the file.
+        optimize: as for :func:`clika_runtime.trace`.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no graph, or one of a later version.
+
+    Example:
+        >>> graph = crt.trace(lambda i: [i[0] * 2], [crt.ones(2)], ["x"], ["y"])
+        >>> graph.save("/tmp/twice.graph")
+        >>> crt.graph.load("/tmp/twice.graph").run({"x": crt.tensor([1.0, 2.0])})[0].tolist()
+        [2.0, 4.0]
+    """
+    with naming_file("graph.load", path):
+        return ModelGraph(check_pointer(lib.clikart_graph_load(c_text(path_bytes(path, "graph.load"), "graph.load"), optimize)))
+
+
+_HANDLES = ffi.typeof("clikart_tensor*[]")
 
 
 def _handle_of(value: object) -> Any:

@@ -71,7 +71,9 @@ class Surroundings:
         for container, length in self._lengths:
             if len(container) != length:
                 return False
-        objects = [a for a in arguments if not isinstance(a, (*_VALUES, Tensor, type))] if arguments else ()
+        if not arguments and not self._arguments:
+            return True
+        objects = [a for a in arguments if not isinstance(a, (*_VALUES, Tensor, type))]
         return len(objects) == len(self._arguments) and all(a is b for a, b in zip(objects, self._arguments, strict=True))
 
     def changed(self, now: Surroundings) -> str:

@@ -116,12 +116,13 @@ def _dataclass(cls: Any) -> _Kind:
     return _Kind(flatten, unflatten, lambda names, count: names)
 
 
+_PLAIN = frozenset((bool, int, float, complex, str, bytes))  # no containers, that much is known
 _found: dict[type, _Kind] = {}  # named tuples and dataclasses that were met
 
 
 def _kind_of(cls: type) -> _Kind | None:
     kind = _kinds.get(cls) or _found.get(cls)
-    if kind is None:
+    if kind is None and cls not in _PLAIN:
         from .nn.module import Module  # which needs what needs this
 
         if issubclass(cls, Module):

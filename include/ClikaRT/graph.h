@@ -20,7 +20,9 @@ struct Node {
     DataType dtype;
     Shape shape;
     std::vector<std::int32_t> inputs;  ///< numbers of the nodes it reads
-    std::vector<OpCode> epilogues;     ///< operators that are applied to its result on the spot; their other operands are its last inputs
+    std::vector<OpCode> epilogues;     ///< operators that are computed with it on the spot; its last inputs are operands of theirs
+    bool in_place = false;             ///< it writes over its first input, and nobody reads what it makes itself
+    std::string place;                 ///< where the call was made that it comes from, see set_tag(); empty: unknown
 };
 
 /// A runnable graph; copies share it, and any number of threads may run it at once.
@@ -47,10 +49,17 @@ public:
                              static_cast<DataType>(node.dtype),
                              Shape(node.shape, node.shape + node.rank),
                              {node.inputs, node.inputs + node.n_inputs},
-                             std::move(epilogues)});
+                             std::move(epilogues),
+                             node.in_place,
+                             node.place ? node.place : ""});
         }
         return found;
     }
+
+    /// Writes the graph, with the tensors it holds, to a file.  Throws OsError.
+    void save(const std::string& path) const { detail::check(clikart_graph_save(handle(), path.c_str())); }
+    /// Reads one.  Nothing in the file is trusted; it has to stay as it is while the graph lives.  Throws OsError, ValueError.
+    static ModelGraph load(const std::string& path, int optimize = 2) { return adopt(clikart_graph_load(path.c_str(), optimize)); }
 
     /// Runs on inputs in the order of input_names().  Throws ValueError or TypeError for inputs that do not fit.
     std::vector<Tensor> run(const std::vector<Tensor>& inputs) const {

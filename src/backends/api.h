@@ -90,6 +90,16 @@ struct KernelCall {
 /// Returns 0, or an ErrorKind with a message of at most `size` bytes, zero included.  Never throws.
 using KernelFn = int32_t (*)(const KernelCall* call, char* message, size_t size);
 
+/// One elementwise operator of several that are computed together.
+struct FusedPart {
+    int32_t op;
+    int32_t compute;  // the dtype it computes in
+    int32_t dtype;    // of its result, to which it is rounded
+    int32_t n_operands;
+    int32_t operands[3];  // inputs by number, or ~k for the result of part k
+    const Attributes* attributes;
+};
+
 struct Backend {
     uint32_t struct_size;
     const char* name;
@@ -97,6 +107,13 @@ struct Backend {
     int32_t (*device_count)();
     /// The kernel for an operator computing in a dtype (OpCode, DType), or null.
     KernelFn (*find_kernel)(int32_t op, int32_t dtype);
+    /// Prepares elementwise operators, which go one after another, to be computed together; null where it cannot.  The views have no
+    /// data yet; the output, which all inputs broadcast to, is contiguous, and the last part's result.  Its bits are those that the
+    /// kernels come to one by one.
+    void* (*prepare_fused)(const FusedPart* parts, int32_t n_parts, const View* inputs, int32_t n_inputs, const View* output);
+    /// Computes that from inputs at these places; the output may be the same memory as inputs that lie as it does.  Else as a KernelFn.
+    int32_t (*run_fused)(const void* prepared, void* const* inputs, void* output, void (*parallel_for)(int64_t, PieceFn, void*), char* message, size_t size);
+    void (*release_fused)(void* prepared);
 };
 
 /// The backend that is part of the library.

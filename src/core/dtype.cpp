@@ -11,6 +11,13 @@ const DTypeInfo& dtype_info(DType dtype) {
     return dtype_table[code];
 }
 
+DType dtype_named(std::string_view name) {
+    for (size_t code = 1; code < std::size(dtype_table); ++code) {
+        if (dtype_table[code].name == name) return static_cast<DType>(code);
+    }
+    return DType::Unspecified;
+}
+
 DType promote(DType a, DType b) {
     if (a == b) return a;
     const DTypeCategory ca = category_of(a), cb = category_of(b);

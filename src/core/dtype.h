@@ -49,6 +49,9 @@ inline std::string_view name_of(DType dtype) {
     return dtype_info(dtype).name;
 }
 
+/// The dtype of this name; Unspecified where there is none.
+DType dtype_named(std::string_view name);
+
 /// torch's promotion of two dtypes of equal standing; Unspecified where torch has none (uint16..uint64 with others).
 DType promote(DType a, DType b);
 

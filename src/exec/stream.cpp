@@ -32,12 +32,7 @@ void add_dependency(std::vector<Ticket>& list, const Ticket& ticket, const Timel
 /// The failure of some work, told with the operator and its operands.
 Ref<Error> explained(const Work& work, const Ref<Error>& error, bool on_caller) noexcept {
     try {
-        std::string operands;
-        for (const auto& input : work.inputs) operands += (operands.empty() ? "" : ", ") + describe(*input);
-        std::string results;
-        for (const auto& output : work.outputs) results += (results.empty() ? "" : ", ") + describe(*output);
-        return make_ref<Error>(error->kind(), fmt::format("{}: {} (from {} to {})", work.name(), error->message(), operands, results),
-                               on_caller ? work.place() : work.origin);
+        return make_ref<Error>(error->kind(), work.told(error->message()), on_caller ? work.place() : work.origin);
     } catch (...) {
         return error;
     }
@@ -105,6 +100,14 @@ bool wait_for_memory() noexcept {
 }
 
 }  // namespace
+
+std::string Work::told(const std::string& failure) const {
+    std::string operands;
+    for (const auto& input : inputs) operands += (operands.empty() ? "" : ", ") + describe(*input);
+    std::string results;
+    for (const auto& output : outputs) results += (results.empty() ? "" : ", ") + describe(*output);
+    return fmt::format("{}: {} (from {} to {})", name(), failure, operands, results);
+}
 
 void Stream::require_open(const Work& work) {
     if (Schedule::instance().gate_closed()) fail(ErrorKind::Error, "{}: the runtime is shutting down, no more work is accepted", work.name());

@@ -39,6 +39,8 @@ public:
     double cost = 0;
     /// The outputs existed before, and others may know them.
     bool in_place = false;
+    /// How a failure of the work is told.
+    virtual std::string told(const std::string& failure) const;
     /// Where the call was made, for failures that come late; may be null.
     Ref<Origin> origin;
     /// The same, asked on the calling thread when the work is queued or fails there.

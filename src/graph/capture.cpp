@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <unordered_set>
 
 #include "ops/call_site.h"
 #include "ops/recorder.h"
@@ -11,12 +12,35 @@
 namespace clikart::capture {
 namespace {
 
+/// While it lives, calls compute and nothing is recorded.
+class Paused {
+public:
+    Paused() noexcept : mode_(thread_settings.mode), recording_(thread_settings.recording) {
+        if (mode_ == Mode::Capture) thread_settings.mode = Mode::Eager;
+        thread_settings.recording = false;
+    }
+    ~Paused() {
+        thread_settings.mode = mode_;
+        thread_settings.recording = recording_;
+    }
+    Paused(const Paused&) = delete;
+    Paused& operator=(const Paused&) = delete;
+
+private:
+    const Mode mode_;
+    const bool recording_;
+};
+
 class GraphRecorder final : public Recorder {
 public:
     GraphRecorder(bool running, bool strict) noexcept : running(running), strict_(strict) {}
 
     Results record(const OpCall& call, const DTypes& dtypes, const OutputSpec& spec) override {
         Results results;
+        if (call.over) {
+            add_write(call);
+            return results;
+        }
         results[0] = call.info.kind == NodeKind::View ? make_ref<Tensor>(dtypes.result, spec.shape, spec.strides, spec.offset, call.inputs[0]->storage_ref())
                                                       : make_tensor(dtypes.result, spec.shape, Device{});
         if (call.info.n_outputs > 1) results[1] = make_tensor(dtypes.second, spec.shape, Device{});
@@ -26,10 +50,23 @@ public:
 
     void note(const OpCall& call, const Results& results) override {
         if (!why.empty()) return;
+        if (call.over) return add_write(call);
         Results twins;
         for (size_t i = 0; i < results.size() && results[i]; ++i) twins[i] = make_tensor(results[i]->dtype(), results[i]->shape(), Device{});
         add(call, twins);
         for (size_t i = 0; i < results.size() && results[i]; ++i) know(*results[i], std::move(twins[i]));
+    }
+
+    void before_write(Tensor& tensor) override {
+        if (!why.empty()) return;
+        keep_if_born(base_of(&tensor));
+        if (!running) written_.insert(&tensor.storage());
+    }
+
+    void value_read(const Tensor& tensor) override {
+        if (running) return give_up(fmt::format("the value of {} is read", describe(tensor)));
+        if (!written_.contains(&tensor.storage())) return;
+        fail(ErrorKind::Runtime, "trace: the value of {} is read after the function wrote over it, which only a run of the graph does", describe(tensor));
     }
 
     void give_up(std::string reason) override {
@@ -56,38 +93,21 @@ public:
     }
     /// The stand-in of a tensor that was recorded, else the tensor.
     Tensor* twin_of(Tensor* tensor) const noexcept {
-        const bool known = running && tensor->recorded.capture == id && tensor->recorded.place != kBorn && why.empty();
+        const bool known = tensor->recorded.capture == id && tensor->recorded.place != kBorn && why.empty();
         return known ? twins_[tensor->recorded.place].get() : tensor;
     }
 
-    /// What goes out.  A tensor that was made of host data during the capture, or a view of one, is the caller's from now on and
-    /// another one at each run: the graph keeps a copy of its own, and computes with a copy of that.
+    /// What goes out: the caller's from now on, and another one at each run.
     Ref<Tensor> output(Tensor* tensor) {
-        Tensor* base = twin_of(tensor);
-        while (base->node && static_cast<const Node&>(*base->node).kind == NodeKind::View) base = static_cast<const Node&>(*base->node).inputs[0].get();
-        if (running && base->recorded.capture == id && base->recorded.place == kBorn) {
-            Tensor* const operands[] = {base};
-            auto node = make_ref<Node>(OpCode::Copy, op_info(OpCode::Copy).kind, id, 0);  // before all others
-            node->inputs.push_back(call(OpCode::Copy, operands, Attributes{}));
-            const Ref<Tensor> fresh = make_tensor(base->dtype(), base->shape(), Device{});
-            fresh->node = std::move(node);
-            for (const Ref<Tensor>& twin : twins_) {
-                for (Ref<Tensor>& input : static_cast<Node&>(*twin->node).inputs) {
-                    if (input.get() == base) input = fresh;
-                }
-            }
-            know(*base, fresh);
-        }
+        keep_if_born(base_of(tensor));
         return Ref<Tensor>::share(twin_of(tensor));
     }
 
     static inline std::atomic<uint64_t> next_id{1};
     const uint64_t id = next_id.fetch_add(1, std::memory_order_relaxed);
     const bool running;
-    std::vector<Ref<Tensor>> inputs;
-    std::vector<std::string> names;
-    std::vector<Ref<Tensor>> effects;  // what is computed even if nobody needs it: a generator goes on
-    std::string why;                   // the graph was given up
+    Recording recording{id, {}, {}, {}, {}};
+    std::string why;  // the graph was given up
     bool sizes_asked = false;
     const Mode mode_before = thread_mode();
     std::unique_ptr<GraphRecorder> outer;  // of a capture that runs its calls, one of which records this graph
@@ -95,22 +115,65 @@ public:
 private:
     /// Makes the results outputs of a new node.
     void add(const OpCall& call, Results& results) {
-        auto node = make_ref<Node>(call.info.code, call.info.kind, id, recorded_++, call.attributes);
-        for (Tensor* input : call.inputs) node->inputs.push_back(Ref<Tensor>::share(twin_of(input)));
-        if (call.generator) node->generator = Ref<Generator>::share(call.generator);
+        Ref<Node> node = new_node(call);
         results[0]->node = std::move(node);
-        if (call.info.kind == NodeKind::Random) effects.push_back(results[0]);
+        if (call.info.kind == NodeKind::Random) recording.effects.push_back(results[0]);
         if (!results[1]) return;
         auto second = make_ref<Node>(OpCode::Result, call.info.kind, id, recorded_++);  // a node of its own, that refers to the first
         second->inputs.push_back(results[0]);
         results[1]->node = std::move(second);
     }
 
+    /// A node for what is done to the memory of a tensor; an effect, as all that is written over.
+    void add_write(const OpCall& call) {
+        const Ref<Node> node = new_node(call);
+        node->in_place = true;
+        Tensor* const over = twin_of(call.over);
+        if (call.info.code == OpCode::Copy) node->inputs.insert(node->inputs.begin(), Ref<Tensor>::share(over));
+        const Ref<Tensor> written = make_view(*over, over->dtype(), over->shape(), over->strides(), over->offset());
+        written->node = node;
+        recording.effects.push_back(written);
+    }
+
+    Ref<Node> new_node(const OpCall& call) {
+        auto node = make_ref<Node>(call.info.code, call.info.kind, id, recorded_++, call.attributes);
+        for (Tensor* input : call.inputs) node->inputs.push_back(Ref<Tensor>::share(twin_of(input)));
+        if (call.generator) node->generator = Ref<Generator>::share(call.generator);
+        node->place = current_origin();
+        return node;
+    }
+
+    /// What a tensor is a view of, as far as that is recorded.
+    Tensor* base_of(Tensor* tensor) const noexcept {
+        Tensor* base = twin_of(tensor);
+        while (base->node && static_cast<const Node&>(*base->node).kind == NodeKind::View) base = static_cast<const Node&>(*base->node).inputs[0].get();
+        return base;
+    }
+
+    /// What was made of host data is made anew at each run: the graph keeps a copy of its own, before it is changed, and computes
+    /// with a copy of that.
+    void keep_if_born(Tensor* base) {
+        if (base->recorded.capture != id || base->recorded.place != kBorn) return;
+        for (const auto& [known, copy] : recording.own_copies) {
+            if (known.get() == base) return;
+        }
+        Tensor* const operands[] = {base};
+        auto node = make_ref<Node>(OpCode::Copy, op_info(OpCode::Copy).kind, id, 0);  // before all others
+        {
+            const Paused paused;
+            node->inputs.push_back(call(OpCode::Copy, operands, Attributes{}));
+        }
+        const Ref<Tensor> fresh = make_tensor(base->dtype(), base->shape(), Device{});
+        fresh->node = std::move(node);
+        recording.own_copies.emplace_back(Ref<Tensor>::share(base), fresh);
+    }
+
     static constexpr size_t kBorn = SIZE_MAX;  // the place of tensors made of host data
     const bool strict_;
     Ref<Origin> where_;
     uint64_t recorded_ = 1;
-    std::vector<Ref<Tensor>> twins_;  // where calls are run: the stand-ins of all their results
+    std::unordered_set<const Storage*> written_;  // where calls are not run
+    std::vector<Ref<Tensor>> twins_;              // where calls are run: the stand-ins of all their results
 };
 
 /// The calling thread's; a thread that ends in the middle of a capture drops it.
@@ -150,8 +213,8 @@ std::unique_ptr<GraphRecorder> stop() noexcept {
 Ref<Tensor> add_input(GraphRecorder& recorder, DType dtype, const Dims& shape, std::string name) {
     Ref<Tensor> stand_in = make_tensor(dtype, shape, Device{});
     stand_in->node = make_ref<Node>(OpCode::Input, NodeKind::Input, recorder.id, 0);
-    recorder.inputs.push_back(stand_in);
-    recorder.names.push_back(std::move(name));
+    recorder.recording.inputs.push_back(stand_in);
+    recorder.recording.input_names.push_back(std::move(name));
     return stand_in;
 }
 
@@ -203,7 +266,7 @@ Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> o
     std::vector<Ref<Tensor>> kept;
     std::vector<Tensor*> results;
     for (Tensor* output : outputs) results.push_back(kept.emplace_back(done->output(output)).get());
-    return make_ref<ModelGraph>(done->inputs, std::move(done->names), done->effects, results, std::move(output_names), done->id, options);
+    return make_ref<ModelGraph>(std::move(done->recording), results, std::move(output_names), options);
 }
 
 void cancel() noexcept {

@@ -4,11 +4,13 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "graph/interpret.h"
 #include "graph/passes/common.h"
+#include "graph/passes/elementwise.h"
 #include "graph/passes/epilogues.h"
+#include "graph/replay.h"
 #include "ops/call.h"
 #include "ops/recorder.h"
-#include "ops/rules.h"
 #include "ops/settings.h"
 #include "ops/settle.h"
 
@@ -28,9 +30,8 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-ModelGraph::ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::string> input_names, std::span<const Ref<Tensor>> effects,
-                       std::span<Tensor* const> outputs, std::vector<std::string> output_names, uint64_t capture, const GraphOptions& options)
-    : Object(ObjectKind::Graph), input_names_(std::move(input_names)), output_names_(std::move(output_names)), any_sizes_(options.any_sizes) {
+ModelGraph::ModelGraph(Recording recording, std::span<Tensor* const> outputs, std::vector<std::string> output_names, const GraphOptions& options)
+    : Object(ObjectKind::Graph), input_names_(std::move(recording.input_names)), output_names_(std::move(output_names)), any_sizes_(options.any_sizes) {
     check_unique(input_names_, "inputs");
     check_unique(output_names_, "outputs");
     if (options.optimize < 0 || options.optimize > 2) fail(ErrorKind::Value, "trace: optimize is 0, 1 or 2, got {}", options.optimize);
@@ -45,22 +46,29 @@ ModelGraph::ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::str
         return number;
     };
     const auto none = std::make_shared<const Attributes>();
-    for (const Ref<Tensor>& input : inputs) {
+    for (const Ref<Tensor>& input : recording.inputs) {
         program_.inputs.push_back(add(*input, {OpCode::Input, NodeKind::Input, none, {}, input->dtype(), input->shape(), {}, {}, {}, {}}));
     }
 
     // What is needed, found with a stack of its own: chains may be long.
-    std::vector<Tensor*> stack(outputs.begin(), outputs.end()), needed;
-    for (const Ref<Tensor>& effect : effects) stack.push_back(effect.get());
+    std::vector<Tensor*> stack, needed;
+    std::unordered_map<const Tensor*, Tensor*> own;
+    for (const auto& [tensor, copy] : recording.own_copies) own.emplace(tensor.get(), copy.get());
+    const auto meant = [&](Tensor* t) {
+        const auto it = own.find(t);
+        return it == own.end() ? t : it->second;
+    };
+    for (Tensor* output : outputs) stack.push_back(meant(output));
+    for (const Ref<Tensor>& effect : recording.effects) stack.push_back(effect.get());
     std::unordered_set<const Object*> seen;
     while (!stack.empty()) {
         Tensor* const t = stack.back();
         stack.pop_back();
         if (!t->node || numbers.contains(key_of(*t)) || !seen.insert(key_of(*t)).second) continue;
         const auto& node = static_cast<const Node&>(*t->node);
-        if (node.capture != capture) fail(ErrorKind::Value, "trace: the tensor {} belongs to another capture", describe(*t));
+        if (node.capture != recording.capture) fail(ErrorKind::Value, "trace: the tensor {} belongs to another capture", describe(*t));
         needed.push_back(t);
-        for (const Ref<Tensor>& input : node.inputs) stack.push_back(input.get());
+        for (const Ref<Tensor>& input : node.inputs) stack.push_back(node.order == 0 ? input.get() : meant(input.get()));
     }
     const auto number_of = [&](Tensor& t) {
         if (const auto it = numbers.find(key_of(t)); it != numbers.end()) return it->second;
@@ -72,50 +80,37 @@ ModelGraph::ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::str
     for (const Tensor* t : needed) {
         const Node& node = node_of(t);
         Step step{node.op, node.kind, std::make_shared<const Attributes>(node.attributes), {}, t->dtype(), t->shape(), {}, node.generator, {}, {}};
-        for (const Ref<Tensor>& input : node.inputs) step.inputs.push_back(number_of(*input));
+        step.in_place = node.in_place;
+        step.place = node.place;
+        for (const Ref<Tensor>& input : node.inputs) step.inputs.push_back(number_of(node.order == 0 ? *input : *meant(input.get())));
         add(*t, std::move(step));
     }
-    for (Tensor* output : outputs) program_.outputs.push_back(number_of(*output));
+    for (Tensor* output : outputs) program_.outputs.push_back(number_of(*meant(output)));
 
+    const bool writes = std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.in_place; });
+    recorded_ = program_;
+    recorded_.find_ends();
     if (options.optimize > 0) {
-        for (const auto pass : {&passes::merge_common, &passes::fold_epilogues}) {
+        for (const auto pass : {&passes::merge_common, &passes::fold_epilogues, &passes::fuse_elementwise}) {
             pass(program_);
             program_.verify();
         }
     }
     program_.find_ends();
-}
-
-/// What a step makes of its operands.
-Results ModelGraph::run_step(const Step& step, const std::vector<Ref<Tensor>>& values) const {
-    SmallVector<Tensor*, 4> arguments;
-    auto next = step.inputs.begin();
-    const auto take = [&](size_t count) {
-        for (; count > 0; --count) arguments.push_back(values[static_cast<size_t>(*next++)].get());
-    };
-    take(step.own_inputs());
-    Results results = call_many(step.op, {arguments.data(), arguments.size()}, *step.attributes, {}, step.generator.get());
-    for (const Epilogue& epilogue : step.epilogues) {
-        Tensor& result = *results[0];
-        arguments.clear();
-        arguments.push_back(&result);
-        take(epilogue.operands);
-        // Nobody else knows the result, so it is written over, where it stays what it is and writing needs no record.
-        bool in_place = thread_mode() == Mode::Eager && !thread_settings.recording;
-        for (const Tensor* operand : arguments) {
-            Dims both;
-            in_place = in_place && operand->size_known() && broadcast_shapes(result.shape(), operand->shape(), both) && both == result.shape();
-        }
-        if (in_place) {
-            call_in_place(epilogue.op, {arguments.data(), arguments.size()}, *epilogue.attributes);
-        } else {
-            results[0] = call(epilogue.op, {arguments.data(), arguments.size()}, *epilogue.attributes);
-        }
+    plannable_ = can_be_planned(program_);
+    const std::vector<bool> written = program_.find_written();
+    for (size_t i = 0; i < steps.size(); ++i) {
+        if (!written[i]) continue;
+        const auto input = std::find(program_.inputs.begin(), program_.inputs.end(), static_cast<int32_t>(i));
+        if (input != program_.inputs.end()) written_inputs_.push_back(static_cast<size_t>(input - program_.inputs.begin()));
+        if (steps[i].value) written_outside_.push_back(steps[i].value);
     }
-    return results;
+    for (const Step& step : steps) {
+        if (writes && step.kind == NodeKind::External) outside_.push_back(step.value);
+    }
 }
 
-std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const {
+void ModelGraph::check_inputs(std::span<Tensor* const> inputs) const {
     if (inputs.size() != program_.inputs.size()) {
         fail(ErrorKind::Value, "run: {} inputs given, the graph has {}: {}", inputs.size(), program_.inputs.size(), listed(input_names_));
     }
@@ -130,29 +125,61 @@ std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const 
         fail(shape ? ErrorKind::Value : ErrorKind::Type, "run: input '{}' is {}, the graph was traced for {} {}", input_names_[i], describe(*inputs[i]),
              name_of(expected.dtype), any_sizes_ ? fmt::format("of rank {}", expected.shape.rank()) : to_string(expected.shape));
     }
-    const std::vector<Step>& steps = program_.steps;
-    std::vector<Ref<Tensor>> values(steps.size());
-    std::unordered_map<int32_t, Ref<Tensor>> second;  // results, by the step that made both
-    for (size_t i = 0; i < inputs.size(); ++i) values[static_cast<size_t>(program_.inputs[i])] = Ref<Tensor>::share(inputs[i]);
-    for (size_t i = 0; i < steps.size(); ++i) {
-        const Step& step = steps[i];
-        if (step.kind == NodeKind::Input) continue;
-        if (step.value) {
-            values[i] = step.value;
-            continue;
+}
+
+/// Whether memory is written over that another input, or a tensor from outside, shares: passes count on that not being so.
+bool ModelGraph::memory_is_shared(std::span<Tensor* const> inputs) const {
+    for (const size_t w : written_inputs_) {
+        for (size_t i = 0; i < inputs.size(); ++i) {
+            if (i != w && overlaps(*inputs[i], *inputs[w])) return true;
         }
-        if (step.op == OpCode::Result) {
-            values[i] = second.at(step.inputs[0]);
-        } else {
-            Results results = run_step(step, values);
-            values[i] = std::move(results[0]);
-            if (results[1]) second.emplace(static_cast<int32_t>(i), std::move(results[1]));
+        for (const Ref<Tensor>& tensor : outside_) {
+            if (overlaps(*tensor, *inputs[w])) return true;
         }
-        for (const int32_t value : step.ends) values[static_cast<size_t>(value)] = nullptr;
     }
-    std::vector<Ref<Tensor>> outputs;
-    for (const int32_t value : program_.outputs) outputs.push_back(values[static_cast<size_t>(value)]);
-    return outputs;
+    for (const Ref<Tensor>& tensor : written_outside_) {
+        for (const Tensor* input : inputs) {
+            if (overlaps(*input, *tensor)) return true;
+        }
+    }
+    return false;
+}
+
+std::shared_ptr<const Plan> ModelGraph::plan_for(std::span<Tensor* const> inputs) const {
+    const auto lies_so = [&](const Plan& plan) {
+        for (size_t i = 0; i < inputs.size(); ++i) {
+            if (!(inputs[i]->shape() == plan.layouts[i].shape && inputs[i]->strides() == plan.layouts[i].strides)) return false;
+        }
+        return true;
+    };
+    if (has_first_.load(std::memory_order_acquire) && lies_so(*first_)) return first_;
+    std::lock_guard lock(plans_lock_);
+    if (has_first_.load(std::memory_order_relaxed) && lies_so(*first_)) return first_;
+    const auto it = std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) { return lies_so(*plan); });
+    if (it != plans_.end()) {
+        std::rotate(it, it + 1, plans_.end());
+        return plans_.back();
+    }
+    std::vector<Layout> layouts;
+    for (const Tensor* input : inputs) layouts.push_back({input->shape(), input->strides()});
+    std::shared_ptr<const Plan> plan = make_plan(program_, std::move(layouts));
+    if (!has_first_.load(std::memory_order_relaxed)) {
+        first_ = plan;
+        has_first_.store(true, std::memory_order_release);
+        return plan;
+    }
+    if (plans_.size() == kPlans) plans_.erase(plans_.begin());
+    plans_.push_back(plan);
+    return plan;
+}
+
+std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const {
+    check_inputs(inputs);
+    if (memory_is_shared(inputs)) return interpret(recorded_, inputs);
+    const auto on_meta = [](const Tensor* input) { return input->storage().is_meta(); };
+    const bool planned = plannable_ && thread_mode() == Mode::Eager && !thread_settings.recording && thread_device().type == DeviceType::Cpu &&
+                         std::none_of(inputs.begin(), inputs.end(), on_meta);
+    return planned ? submit_run(plan_for(inputs), inputs) : interpret(program_, inputs);
 }
 
 std::vector<Ref<Tensor>> ModelGraph::run_named(std::span<const std::string_view> names, std::span<Tensor* const> inputs) const {

@@ -2,11 +2,14 @@
 // Immutable once made, so any number of threads may run it at the same time.
 #pragma once
 
+#include <atomic>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "graph/node.h"
+#include "graph/plan.h"
 #include "graph/program.h"
 #include "ops/call.h"
 
@@ -17,28 +20,52 @@ struct GraphOptions {
     int optimize = 2;        // 0: as it was recorded; the results have the same bits for all
 };
 
+/// What was recorded of a function's calls; stand-ins know the nodes they come from.
+struct Recording {
+    uint64_t capture;
+    std::vector<Ref<Tensor>> inputs;
+    std::vector<std::string> input_names;
+    std::vector<Ref<Tensor>> effects;                             // what is computed even if nobody needs it: a generator goes on, memory is written over
+    std::vector<std::pair<Ref<Tensor>, Ref<Tensor>>> own_copies;  // tensors, and what stands for them in the graph
+};
+
 class ModelGraph final : public Object {
 public:
-    /// Freezes what `outputs` and `effects` depend on, in the order of recording.  `inputs` are the stand-ins of the capture, in order.
-    /// Throws ValueError when an output comes from another capture, and for names that are
-    /// not unique.
-    ModelGraph(std::span<const Ref<Tensor>> inputs, std::vector<std::string> input_names, std::span<const Ref<Tensor>> effects,
-               std::span<Tensor* const> outputs, std::vector<std::string> output_names, uint64_t capture, const GraphOptions& options);
+    /// Freezes what the outputs and effects depend on, in the order of recording.  Throws ValueError when an output comes from
+    /// another capture, and for names that are not unique.
+    ModelGraph(Recording recording, std::span<Tensor* const> outputs, std::vector<std::string> output_names, const GraphOptions& options);
 
     const Program& program() const noexcept { return program_; }
+    /// The same before the passes, which count on memories that are written over and others being apart.
+    const Program& recorded() const noexcept { return recorded_; }
+    /// Whether it holds for other sizes of the inputs than they had.
+    bool any_sizes() const noexcept { return any_sizes_; }
     const std::vector<std::string>& input_names() const noexcept { return input_names_; }
     const std::vector<std::string>& output_names() const noexcept { return output_names_; }
 
-    /// Runs all steps; returns one tensor for each output.  Throws ValueError for a wrong number of inputs or a wrong
-    /// shape and TypeError for a wrong dtype, showing what was expected.
+    /// Submits all steps, as one call where the thread computes eagerly; returns one tensor for each output.  Throws ValueError for a wrong number of inputs or
+    /// a wrong shape and TypeError for a wrong dtype, showing what was expected.
     std::vector<Ref<Tensor>> run(std::span<Tensor* const> inputs) const;
     /// The same with inputs by name.  Throws ValueError for unknown, missing and repeated names.
     std::vector<Ref<Tensor>> run_named(std::span<const std::string_view> names, std::span<Tensor* const> inputs) const;
 
 private:
-    Results run_step(const Step& step, const std::vector<Ref<Tensor>>& values) const;
+    void check_inputs(std::span<Tensor* const> inputs) const;
+    bool memory_is_shared(std::span<Tensor* const> inputs) const;
+    std::shared_ptr<const Plan> plan_for(std::span<Tensor* const> inputs) const;
 
-    Program program_;
+    Program program_, recorded_;
+    bool plannable_ = false;
+    // Of a program that writes in place:
+    std::vector<size_t> written_inputs_;
+    std::vector<Ref<Tensor>> outside_, written_outside_;
+
+    static constexpr size_t kPlans = 16;  // that are kept
+    mutable std::mutex plans_lock_;       // guards plans_, and first_ until has_first_
+    mutable std::atomic<bool> has_first_{false};
+    mutable std::shared_ptr<const Plan> first_;               // for the first inputs; stays
+    mutable std::vector<std::shared_ptr<const Plan>> plans_;  // for others; the one used last comes last
+
     std::vector<std::string> input_names_;
     std::vector<std::string> output_names_;
     const bool any_sizes_;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/origin.h"
 #include "ops/generator.h"
 #include "ops/op_info.h"
 
@@ -20,7 +21,9 @@ public:
     const uint64_t order;    // after how many others
     const Attributes attributes;
     std::vector<Ref<Tensor>> inputs;
+    bool in_place = false;     // it writes over its first input
     Ref<Generator> generator;  // of a random operator that was given one
+    Ref<Origin> place;         // where the call was made; null where nobody tells
 
 private:
     ~Node() override = default;

@@ -1,5 +1,8 @@
 #include "graph/program.h"
 
+#include <algorithm>
+#include <unordered_map>
+
 namespace clikart {
 
 std::vector<int32_t> Program::count_uses() const {
@@ -9,6 +12,28 @@ std::vector<int32_t> Program::count_uses() const {
     }
     for (const int32_t value : outputs) ++uses[static_cast<size_t>(value)];
     return uses;
+}
+
+std::vector<int32_t> Program::find_roots() const {
+    std::vector<int32_t> roots(steps.size());
+    std::unordered_map<const Storage*, int32_t> outside;
+    for (size_t i = 0; i < steps.size(); ++i) {
+        const Step& step = steps[i];
+        roots[i] = static_cast<int32_t>(i);
+        if (step.kind == NodeKind::View || step.in_place) roots[i] = roots[static_cast<size_t>(step.inputs[0])];
+        if (step.value) roots[i] = outside.emplace(&step.value->storage(), roots[i]).first->second;
+    }
+    return roots;
+}
+
+std::vector<bool> Program::find_written() const {
+    const std::vector<int32_t> roots = find_roots();
+    std::vector<bool> written(steps.size(), false);
+    for (size_t i = 0; i < steps.size(); ++i) {
+        if (steps[i].in_place) written[static_cast<size_t>(roots[i])] = true;
+    }
+    for (size_t i = 0; i < steps.size(); ++i) written[i] = written[static_cast<size_t>(roots[i])];
+    return written;
 }
 
 void Program::remove(const std::vector<bool>& gone) {
@@ -49,11 +74,23 @@ void Program::verify() const {
     for (size_t i = 0; i < steps.size(); ++i) {
         const Step& step = steps[i];
         for (const int32_t value : step.inputs) require(value >= 0 && static_cast<size_t>(value) < i, i, "reads a value that is not there yet");
-        require(step.own_inputs() <= step.inputs.size(), i, "has epilogues of more operands than it has inputs");
+        require(step.extra <= step.inputs.size() && (step.extra == 0 || !step.epilogues.empty()), i, "has more inputs for epilogues than inputs");
+        for (size_t k = 0; k < step.epilogues.size(); ++k) {
+            for (const int32_t operand : step.epilogues[k].operands) {
+                require(operand >= 0 ? static_cast<size_t>(operand) < step.inputs.size() : static_cast<size_t>(~operand) <= k, i,
+                        "has an epilogue that reads what is not there yet");
+            }
+            const auto& operands = step.epilogues[k].operands;  // a product's are written over its result, one after another
+            const bool chained = !operands.empty() && operands[0] == ~static_cast<int32_t>(k) &&
+                                 std::count_if(operands.begin(), operands.end(), [](int32_t operand) { return operand < 0; }) == 1;
+            require(step.kind != NodeKind::Product || chained, i, "is a product with an epilogue that does not work on what the one before made");
+        }
         const bool leaf = step.kind == NodeKind::Input || step.kind == NodeKind::External || step.kind == NodeKind::Constant;
         require(!leaf || (step.inputs.empty() && step.epilogues.empty()), i, "has operands and is none that computes");
         require((step.kind == NodeKind::External || step.kind == NodeKind::Constant) == static_cast<bool>(step.value), i,
                 "lacks its value, or has one too many");
+        require(!step.in_place || (!step.inputs.empty() && step.epilogues.empty()), i, "writes over nothing");
+        for (const int32_t value : step.inputs) require(!steps[static_cast<size_t>(value)].in_place, i, "reads what a step in place makes");
         if (step.op == OpCode::Result) require(step.inputs.size() == 1 && step.epilogues.empty(), i, "is the second result of nothing");
     }
     for (const int32_t value : inputs) {

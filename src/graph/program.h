@@ -4,20 +4,23 @@
 #include <memory>
 #include <vector>
 
+#include "base/origin.h"
 #include "ops/generator.h"
 #include "ops/op_info.h"
 
 namespace clikart {
 
-/// An elementwise operator that is applied to a step's result while that is at hand: it is its first operand.
+/// An elementwise operator that is computed with a step, while what it works on is at hand.
 struct Epilogue {
     OpCode op;
     std::shared_ptr<const Attributes> attributes;
-    size_t operands;  // how many others there are: behind the step's own inputs, those of one epilogue after another
+    /// Positions among the step's inputs, or ~k for what the step's operator (k = 0) or its epilogue number k, from 1 on, makes.
+    std::vector<int32_t> operands;
+    DType dtype;  // of its result
 };
 
-/// One step; its result is the value with the step's own number, and no step reads a later one.  The second result of an
-/// operator is a step of its own, with OpCode::Result, whose input is the first.
+/// One step.  Steps run in their order; those that write in place have effects, all others only make a value.  The result is the value with the step's own
+/// number, and no step reads a later one.  The second result of an operator is a step of its own, with OpCode::Result, whose input is the first.
 struct Step {
     OpCode op;
     NodeKind kind;
@@ -25,17 +28,18 @@ struct Step {
     std::vector<int32_t> inputs;                   // values; see also Epilogue
     DType dtype;
     Dims shape;
-    Ref<Tensor> value;         // of an External or Constant
-    Ref<Generator> generator;  // of a random operator that was given one
-    std::vector<Epilogue> epilogues;
-    std::vector<int32_t> ends;  // values nobody needs after this step; see find_ends()
+    Ref<Tensor> value;                // of an External or Constant
+    Ref<Generator> generator;         // of a random operator that was given one
+    std::vector<Epilogue> epilogues;  // the last one's result is the step's
+    std::vector<int32_t> ends;        // values nobody needs after this step; see find_ends()
+    size_t extra = 0;                 // inputs behind the operator's own, which only epilogues read
+    Ref<Origin> place = nullptr;      // where the call was recorded; null where nobody told
+    bool in_place = false;            // it writes over its first input, and nobody reads what it makes itself
 
+    /// Whether it calls an operator.
+    bool is_call() const noexcept { return kind != NodeKind::Input && !value && op != OpCode::Result; }
     /// How many of the inputs are the operator's own operands.
-    size_t own_inputs() const noexcept {
-        size_t count = inputs.size();
-        for (const Epilogue& epilogue : epilogues) count -= epilogue.operands;
-        return count;
-    }
+    size_t own_inputs() const noexcept { return inputs.size() - extra; }
 };
 
 struct Program {
@@ -45,6 +49,10 @@ struct Program {
 
     /// How often each value is read; going out counts.
     std::vector<int32_t> count_uses() const;
+    /// The value whose memory each value is: itself, but for views and for tensors from outside that share a storage.
+    std::vector<int32_t> find_roots() const;
+    /// Whether some step writes over the memory of each value.
+    std::vector<bool> find_written() const;
     /// Takes out the steps that are marked; nobody may read them.
     void remove(const std::vector<bool>& gone);
     /// Fills in `ends`: after its last reader a value is over, unless it goes out.

@@ -1,6 +1,7 @@
 #include "io/safetensors.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
@@ -41,6 +43,13 @@ public:
         if (!S_ISREG(status.st_mode)) fail(ErrorKind::File, "safetensors: '{}' is not a regular file", path_);
         return static_cast<uint64_t>(status.st_size);
     }
+    /// The whole file, which is not empty, to be read only.
+    void* map(uint64_t bytes) const {
+        if (bytes == 0) fail(ErrorKind::Value, "safetensors: '{}' is too short to be a safetensors file", path_);
+        void* const data = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+        if (data == MAP_FAILED) refuse("cannot be mapped");
+        return data;
+    }
     void read(void* to, uint64_t bytes, uint64_t offset) const {
         auto* at = static_cast<char*>(to);
         while (bytes > 0) {
@@ -71,7 +80,7 @@ public:
 
 private:
     [[noreturn]] void refuse(const char* what) const { fail(ErrorKind::File, "safetensors: '{}' {}: {}", path_, what, std::strerror(errno)); }
-    const std::string& path_;
+    const std::string path_;
     int descriptor_;
 };
 
@@ -153,7 +162,7 @@ struct KeyCheck final : nlohmann::json_sax<Json> {
 };
 
 /// The header's entries in the order of their data, which must be covered without holes and overlaps.
-std::vector<Record> parse_header(const std::string& path, std::string_view text, uint64_t data_bytes) {
+std::vector<Record> parse_header(const std::string& path, std::string_view text, uint64_t data_bytes, Metadata* metadata) {
     KeyCheck check;
     Json header;
     try {
@@ -165,7 +174,13 @@ std::vector<Record> parse_header(const std::string& path, std::string_view text,
     if (!header.is_object()) fail(ErrorKind::Value, "safetensors: the header of '{}' is not a JSON object", path);
     std::vector<Record> records;
     for (const auto& [name, value] : header.items()) {
-        if (name != kMetadata) records.push_back(parse_record(name, value));
+        if (name != kMetadata) {
+            records.push_back(parse_record(name, value));
+        } else if (metadata) {
+            for (const auto& [key, text_of_key] : value.items()) {
+                if (text_of_key.is_string()) metadata->emplace(key, text_of_key.get<std::string>());
+            }
+        }
     }
     std::stable_sort(records.begin(), records.end(),
                      [](const Record& a, const Record& b) { return a.begin < b.begin || (a.begin == b.begin && a.end < b.end); });
@@ -178,10 +193,13 @@ std::vector<Record> parse_header(const std::string& path, std::string_view text,
     return records;
 }
 
-}  // namespace
+/// Where the data begins, and what is there.
+struct Contents {
+    uint64_t data;
+    std::vector<Record> records;
+};
 
-std::vector<Entry> load(const std::string& path) {
-    const File file(path, O_RDONLY);
+Contents read_header(const std::string& path, const File& file, Metadata* metadata) {
     const uint64_t size = file.size();
     uint64_t header_bytes = 0;
     if (size < sizeof header_bytes) fail(ErrorKind::Value, "safetensors: '{}' is too short to be a safetensors file", path);
@@ -192,20 +210,69 @@ std::vector<Entry> load(const std::string& path) {
     std::string text(header_bytes, '\0');
     file.read(text.data(), header_bytes, sizeof header_bytes);
     const uint64_t data = sizeof header_bytes + header_bytes;
+    return {data, parse_header(path, text, size - data, metadata)};
+}
+
+Ref<Tensor> read(const File& file, uint64_t data, const Record& record) {
+    Ref<Tensor> tensor = make_tensor(record.dtype, record.shape, Device{});
+    tensor->born_with_data = true;
+    tensor->storage().materialize();
+    file.read(tensor->storage().data(), record.end - record.begin, data + record.begin);
+    if (record.dtype == DType::Bool) normalize_bools(*tensor);
+    return tensor;
+}
+
+/// A whole file in memory, as long as any tensor looks at it.
+class Mapping {
+public:
+    explicit Mapping(const std::string& path) : file_(path, O_RDONLY), bytes_(file_.size()), data_(file_.map(bytes_)) {}
+    ~Mapping() { munmap(data_, bytes_); }
+    Mapping(const Mapping&) = delete;
+    Mapping& operator=(const Mapping&) = delete;
+    const File& file() const noexcept { return file_; }
+    char* data() const noexcept { return static_cast<char*>(data_); }
+
+private:
+    const File file_;
+    const uint64_t bytes_;
+    void* const data_;
+};
+
+}  // namespace
+
+std::vector<Entry> load(const std::string& path) {
+    const File file(path, O_RDONLY);
+    const Contents contents = read_header(path, file, nullptr);
     std::vector<Entry> entries;
-    for (const Record& record : parse_header(path, text, size - data)) {
-        Ref<Tensor> tensor = make_tensor(record.dtype, record.shape, Device{});
-        tensor->born_with_data = true;
-        tensor->storage().materialize();
-        file.read(tensor->storage().data(), record.end - record.begin, data + record.begin);
-        if (record.dtype == DType::Bool) normalize_bools(*tensor);
-        entries.push_back({record.name, std::move(tensor)});
+    for (const Record& record : contents.records) entries.push_back({record.name, read(file, contents.data, record)});
+    return entries;
+}
+
+std::vector<Entry> map(const std::string& path, Metadata& metadata) {
+    const auto mapping = std::make_shared<const Mapping>(path);
+    const Contents contents = read_header(path, mapping->file(), &metadata);
+    std::vector<Entry> entries;
+    for (const Record& record : contents.records) {
+        char* const place = mapping->data() + contents.data + record.begin;
+        const uint64_t bytes = record.end - record.begin;
+        // A bool may be any byte in a file.
+        const bool copied = bytes == 0 || record.dtype == DType::Bool || reinterpret_cast<uintptr_t>(place) % static_cast<uint64_t>(size_of(record.dtype)) != 0;
+        if (copied) {
+            entries.push_back({record.name, read(mapping->file(), contents.data, record)});
+            continue;
+        }
+        auto keeper = std::make_unique<std::shared_ptr<const Mapping>>(mapping);
+        Ref<Storage> storage = Storage::borrow(place, static_cast<int64_t>(bytes), Device{}, false);
+        storage->set_lender({[](void* context) { delete static_cast<std::shared_ptr<const Mapping>*>(context); }, keeper.release()});
+        entries.push_back({record.name, make_ref<Tensor>(record.dtype, record.shape, contiguous_strides(record.shape), 0, std::move(storage))});
+        entries.back().tensor->born_with_data = true;
     }
     return entries;
 }
 
-void save(const std::string& path, const std::vector<Entry>& entries) {
+void save(const std::string& path, const std::vector<Entry>& entries, const Metadata& metadata) {
     Json header = Json::object();
+    if (!metadata.empty()) header[kMetadata] = metadata;
     // Widest elements first, so that every tensor begins on a multiple of its element's size.
     std::vector<const Entry*> order;
     for (const Entry& entry : entries) order.push_back(&entry);
@@ -230,7 +297,9 @@ void save(const std::string& path, const std::vector<Entry>& entries) {
     } catch (const Json::exception& error) {
         fail(ErrorKind::Value, "save: a tensor's name is not UTF-8: {}", error.what());
     }
-    text.resize((text.size() + 7) / 8 * 8, ' ');
+    // The data begins on a border that kernels like.
+    constexpr size_t border = 64;
+    text.resize((sizeof(uint64_t) + text.size() + border - 1) / border * border - sizeof(uint64_t), ' ');
     const uint64_t header_bytes = text.size();
 
     // Under a name of its own, so that two savers of one path do not meet in one file.

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "backends/api.h"
 #include "ops/call_site.h"
 #include "ops/deferred.h"
 #include "ops/generator.h"
+#include "ops/kernel.h"
 #include "ops/recorder.h"
 #include "ops/rules.h"
 #include "ops/settings.h"
@@ -22,99 +22,44 @@ namespace {
 
 thread_local const char* call_of_parts = nullptr;  // the name of the outermost
 
-std::atomic<int32_t> failing_op{0};  // the operator that fail_kernel named
-std::atomic<int64_t> calls_before_failure{0};
-
-/// Whether this call is the one that fail_kernel named.
-bool fails_on_purpose(OpCode op) noexcept {
-    if (failing_op.load(std::memory_order_relaxed) != static_cast<int32_t>(op)) [[likely]]
-        return false;
-    return calls_before_failure.fetch_sub(1, std::memory_order_relaxed) == 0;
+KernelFn kernel_of(const OpInfo& info, DType dtype) {
+    return kernel_for(info, dtype, call_of_parts ? call_of_parts : info.name);
 }
 
 /// A kernel with its operands.
 class KernelWork final : public Work {
 public:
-    KernelWork(const OpInfo& info, KernelFn kernel, DType compute, const Attributes& attributes)
-        : info_(info), kernel_(kernel), compute_(compute), attributes_(attributes) {}
-    KernelWork(KernelWork&& other) : info_(other.info_), kernel_(other.kernel_), compute_(other.compute_), attributes_(other.attributes_) {
+    KernelWork(const Kernel& kernel, const Attributes& attributes) : kernel_(kernel), attributes_(attributes) {}
+    KernelWork(KernelWork&& other) : kernel_(other.kernel_), attributes_(other.attributes_) {
         for (auto& input : other.inputs) inputs.push_back(std::move(input));
         for (auto& output : other.outputs) outputs.push_back(std::move(output));
         cost = other.cost;
         in_place = other.in_place;
     }
 
-    const char* name() const noexcept override { return info_.name; }
+    const char* name() const noexcept override { return kernel_.info->name; }
     Ref<Origin> place() const override { return current_origin(); }
 
     void run() override {
-        if (fails_on_purpose(info_.code)) fail(ErrorKind::Error, "failed as it was told to");
-        // Submitted all the same: a failure of its inputs is also its own, and places may be wrong where nothing stands either.
-        if (outputs[0]->size_known() && outputs[0]->numel() == 0 && !looks_at_places()) return;
         SmallVector<View, 4> in;
         SmallVector<View, 2> out;
         for (const auto& t : inputs) in.push_back(view_of(*t));
         for (const auto& t : outputs) out.push_back(view_of(*t));
-        // Kernels leave the half of a byte alone that lies behind the last of an odd number of elements; here it is nobody's yet.
-        if (is_packed(outputs[0]->dtype()) && !in_place && outputs[0]->numel() % 2) static_cast<char*>(out[0].data)[outputs[0]->numel() / 2] = 0;
-        const KernelCall call{in.data(), static_cast<int32_t>(in.size()), static_cast<int32_t>(out.size()), out.data(), &attributes_, &run_pieces, &find_size,
-                              this,      static_cast<int32_t>(compute_)};
-        char message[512];
-        if (const int32_t kind = kernel_(&call, message, sizeof message)) fail(static_cast<ErrorKind>(kind), "{}", message);
+        const bool found = outputs[0]->size_known();
+        run_kernel(kernel_, attributes_, {in.data(), in.size()}, {out.data(), out.size()}, in_place, found ? nullptr : &find_size, this);
     }
 
 private:
-    /// Whether an operand may name places that are not there although the result is empty.
-    bool looks_at_places() const noexcept {
-        const OpCode op = info_.code;
-        return op == OpCode::IndexSelect || op == OpCode::Index || op == OpCode::IndexPut || op == OpCode::Embedding;
-    }
     static View view_of(const Tensor& t) { return {t.data(), t.shape().data(), t.strides().data(), t.rank(), static_cast<int32_t>(t.dtype())}; }
-    static void run_pieces(int64_t pieces, PieceFn piece, void* context) { ThreadPool::instance().parallel_for(pieces, piece, context); }
     static void find_size(const KernelCall* call, int64_t size) {
         Tensor& output = *static_cast<KernelWork*>(call->host)->outputs[0];
         output.find_size(size);
         call->outputs[0] = view_of(output);
     }
 
-    const OpInfo& info_;
-    const KernelFn kernel_;
-    const DType compute_;
+    const Kernel kernel_;
     const Attributes attributes_;
 };
-
-KernelFn find_kernel(const OpInfo& info, DType dtype) {
-    bool known = true;
-    if (is_packed(dtype)) known = info.code == OpCode::Cast || info.code == OpCode::Copy || info.code == OpCode::Full;
-    if (is_complex(dtype)) known = info.code == OpCode::Copy;
-    const KernelFn kernel = known ? cpu_backend().find_kernel(static_cast<int32_t>(info.code), static_cast<int32_t>(dtype)) : nullptr;
-    if (!kernel) fail(ErrorKind::NotImplemented, "op '{}' has no {} kernel on cpu", call_of_parts ? call_of_parts : info.name, name_of(dtype));
-    return kernel;
-}
-
-/// What one core needs, in nanoseconds.
-double estimate(const OpInfo& info, std::span<Tensor* const> inputs, const Dims& shape) {
-    double elements = static_cast<double>(numel(shape));
-    constexpr double kMatrices = 50, kConvolutions = 100;  // operations in a nanosecond, of small ones
-    if (info.kind == NodeKind::Product) {
-        const auto weights_of_one = [&] { return static_cast<double>(inputs[1]->numel()) / static_cast<double>(std::max<int64_t>(1, inputs[1]->shape()[0])); };
-        if (info.shape == &shape_convolution) return 1000 + 2 * elements * weights_of_one() / kConvolutions;
-        if (info.shape == &shape_transposed_convolution) {  // each element of x is multiplied
-            return 1000 + 2 * static_cast<double>(inputs[0]->numel()) * weights_of_one() / kConvolutions;
-        }
-        // What is added to a product comes before its two operands, or after them.
-        const Dims& a = inputs[info.code == OpCode::Addmm || info.code == OpCode::Baddbmm ? 1 : 0]->shape();
-        return 1000 + 2 * elements * static_cast<double>(a[a.rank() - 1]) / kMatrices;
-    }
-    if (info.code == OpCode::ScaledDotProductAttention) {
-        const Dims& keys = inputs[1]->shape();
-        return 1000 + elements * (static_cast<double>(info.cost) + 4 * static_cast<double>(keys[keys.rank() - 2]) / kMatrices);
-    }
-    // Of a large tensor some elements may be taken, or all looked at for a few.
-    const bool looks_at_all = info.kind == NodeKind::Reduce || (info.kind == NodeKind::Index && (info.data_dependent || info.n_outputs > 1));
-    if (looks_at_all) elements = static_cast<double>(inputs[0]->numel());
-    return elements * static_cast<double>(info.cost);
-}
 
 Ref<Tensor> cast_to(Tensor& input, DType dtype) {
     if (input.weak) return scalar_as(input, dtype);
@@ -171,10 +116,10 @@ void check(Checked& checked, std::span<Tensor* const> given, const Attributes& a
     }
     info.shape(checked.call(attributes), checked.spec);
     checked_numel(checked.spec.shape, info.name);  // whatever the rule came to
-    if (info.has_kernel) checked.kernel = find_kernel(info, compute);
+    if (info.has_kernel) checked.kernel = kernel_of(info, compute);
     for (const Tensor* input : checked.inputs) {
         if (!is_packed(input->dtype()) && !is_complex(input->dtype())) continue;
-        if (info.has_kernel) find_kernel(info, input->dtype());
+        if (info.has_kernel) kernel_of(info, input->dtype());
         if (is_complex(input->dtype())) continue;
         const bool whole = clikart::is_contiguous(checked.spec.shape, checked.spec.strides) && checked.spec.offset == input->offset();
         if (info.kind == NodeKind::View && checked.spec.strides.rank() == checked.spec.shape.rank() && !whole) {
@@ -184,15 +129,10 @@ void check(Checked& checked, std::span<Tensor* const> given, const Attributes& a
     }
 }
 
-/// A random operator's attributes, and where it draws from: enough blocks for one for each element that goes in or comes out.
-Attributes with_numbers(const Attributes& attributes, const Checked& checked, Generator* generator) {
-    int64_t blocks = numel(checked.spec.shape);
-    for (const Tensor* input : checked.inputs) blocks = std::max(blocks, input->numel());
-    const Generator::State state = (generator ? *generator : Generator::of_process()).reserve(static_cast<uint64_t>(blocks));
-    Attributes all = attributes;
-    all.add(static_cast<int64_t>(state.seed));
-    all.add(static_cast<int64_t>(state.offset));
-    return all;
+/// A random operator's attributes with the numbers that this call draws.
+Attributes drawing(const Attributes& attributes, const Checked& checked, Generator* generator) {
+    const uint64_t blocks = random_blocks({checked.inputs.data(), checked.inputs.size()}, checked.spec.shape);
+    return with_numbers(attributes, (generator ? *generator : Generator::of_process()).reserve(blocks));
 }
 
 /// Hands the work to its stream, or keeps it for later.  `self`: see defer().
@@ -306,9 +246,9 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     for (const auto& result : results) result->stream = stream;
 
     const bool random = info.kind == NodeKind::Random;
-    KernelWork work(info, checked.kernel, checked.dtypes.compute, random ? with_numbers(attributes, checked, generator) : attributes);
+    KernelWork work({&info, checked.kernel, checked.dtypes.compute}, random ? drawing(attributes, checked, generator) : attributes);
     for (Tensor* input : checked.inputs) work.inputs.push_back(Ref<Tensor>::share(input));
-    work.cost = estimate(info, {checked.inputs.data(), checked.inputs.size()}, checked.spec.shape);
+    work.cost = estimate_cost(info, {checked.inputs.data(), checked.inputs.size()}, checked.spec.shape);
     dispatch(std::move(work), stream, results, -1, thread);
     if (thread.recording) thread_recorder()->note(checked.call(attributes, generator), outputs);
     return outputs;
@@ -350,15 +290,22 @@ std::pair<const char*, const char*> extent(const Tensor& t) {
     return {base + (t.offset() + low) * size, base + (t.offset() + high) * size};
 }
 
-/// Whether `to` would be written before `from` was read there.
-bool overlaps_otherwise(const Tensor& from, const Tensor& to) {
-    if (from.numel() == 0 || to.numel() == 0) return false;
-    if (&from.storage() != &to.storage() && !(from.storage().host_visible() && to.storage().host_visible())) return false;
-    const auto [a, a_end] = extent(from);
-    const auto [b, b_end] = extent(to);
-    if (a_end <= b || b_end <= a) return false;
-    return !(a == b && from.dtype() == to.dtype() && from.shape() == to.shape() && from.strides() == to.strides());
+}  // namespace
+
+bool overlaps(const Tensor& a, const Tensor& b) {
+    if (a.numel() == 0 || b.numel() == 0) return false;
+    if (&a.storage() != &b.storage() && !(a.storage().host_visible() && b.storage().host_visible())) return false;
+    const auto [a_begin, a_end] = extent(a);
+    const auto [b_begin, b_end] = extent(b);
+    return a_end > b_begin && b_end > a_begin;
 }
+
+bool overlaps_otherwise(const Tensor& from, const Tensor& to) {
+    return overlaps(from, to) &&
+           !(extent(from).first == extent(to).first && from.dtype() == to.dtype() && from.shape() == to.shape() && from.strides() == to.strides());
+}
+
+namespace {
 
 /// A deferred call is kept alive by the storage that it writes, and so must not keep that alive as an operand.
 bool must_be_apart(const Tensor& from, const Tensor& to) {
@@ -372,21 +319,31 @@ Ref<Tensor> copy_of(Tensor& tensor) {
 
 /// What every write over an existing tensor has to pass.
 void check_destination(const Tensor& to, const char* who) {
-    if (thread_mode() == Mode::Capture) fail(ErrorKind::NotImplemented, "{}: writing in place cannot be recorded into a graph yet", who);
-    if (to.node) require_value(to, who);
-    if (thread_settings.recording) thread_recorder()->give_up(fmt::format("{}: {} is written in place", who, describe(to)));
+    if (to.node && thread_mode() != Mode::Capture) require_value(to, who);
     settle_size(to, who);
     require_writable(to, who);
 }
 
+bool is_recorded() noexcept {
+    return thread_settings.recording || thread_mode() == Mode::Capture;
+}
+
 void submit_in_place(const Checked& checked, const Attributes& attributes, Tensor& to, int self, Generator* generator = nullptr) {
     const ThreadSettings& thread = thread_settings;
+    OpCall recorded = checked.call(attributes, generator);
+    recorded.over = &to;
+    if (is_recorded()) [[unlikely]]
+        thread_recorder()->before_write(to);
+    if (thread.mode == Mode::Capture) {
+        thread_recorder()->record(recorded, checked.dtypes, checked.spec);
+        return;
+    }
     const Ref<Stream> stream = resolve(to.device(), thread);
     const bool random = checked.info.kind == NodeKind::Random;
-    KernelWork work(checked.info, checked.kernel, checked.dtypes.compute, random ? with_numbers(attributes, checked, generator) : attributes);
+    KernelWork work({&checked.info, checked.kernel, checked.dtypes.compute}, random ? drawing(attributes, checked, generator) : attributes);
     work.in_place = true;
     for (Tensor* input : checked.inputs) work.inputs.push_back(Ref<Tensor>::share(input));
-    work.cost = estimate(checked.info, {checked.inputs.data(), checked.inputs.size()}, to.shape());
+    work.cost = estimate_cost(checked.info, {checked.inputs.data(), checked.inputs.size()}, to.shape());
     if (checked.info.kind == NodeKind::Index) {  // of the destination only places are written
         int64_t elements = 0;
         for (size_t i = 1; i < checked.inputs.size(); ++i) elements = std::max(elements, checked.inputs[i]->numel());
@@ -394,9 +351,14 @@ void submit_in_place(const Checked& checked, const Attributes& attributes, Tenso
     }
     const Ref<Tensor> output = Ref<Tensor>::share(&to);
     dispatch(std::move(work), stream, {&output, 1}, self, thread);
+    if (thread.recording) thread_recorder()->note(recorded, {});
 }
 
 }  // namespace
+
+const OpInfo& converting(DType from, DType to) {
+    return op_info(from == to ? OpCode::Copy : OpCode::Cast);
+}
 
 void copy_into(Tensor& to, Tensor& from) {
     const OpInfo& info = op_info(OpCode::Copy);
@@ -405,7 +367,7 @@ void copy_into(Tensor& to, Tensor& from) {
     Tensor* const both[] = {&to, &from};
     const Device device = common_device(info, both);
     settle_size(from, who);
-    if (from.node) require_value(from, who);
+    if (from.node && thread_mode() != Mode::Capture) require_value(from, who);
     Dims shape;
     if (!broadcast_shapes(from.shape(), to.shape(), shape) || !(shape == to.shape())) {
         fail(ErrorKind::Value, "{}: shape {} does not broadcast to {}", who, to_string(from.shape()), to_string(to.shape()));
@@ -421,7 +383,7 @@ void copy_into(Tensor& to, Tensor& from) {
     if (source->weak && !is_packed(to.dtype())) source = checked.owned.emplace_back(scalar_as(*source, to.dtype())).get();
     checked.inputs.push_back(source);
     checked.dtypes = {to.dtype(), to.dtype()};
-    checked.kernel = find_kernel(source->dtype() == to.dtype() ? info : op_info(OpCode::Cast), to.dtype());  // converted on the way
+    checked.kernel = kernel_of(converting(source->dtype(), to.dtype()), to.dtype());
     Attributes attributes;
     attributes.add(static_cast<int64_t>(to.dtype()));
     submit_in_place(checked, attributes, to, -1);
@@ -434,7 +396,7 @@ void call_in_place(OpCode op, std::span<Tensor* const> given, const Attributes& 
     const Device device = common_device(info, given);
     Checked checked(info);
     for (const Tensor* input : given) {
-        if (input->node) require_value(*input, info.name);
+        if (input->node && thread_mode() != Mode::Capture) require_value(*input, info.name);
     }
     check(checked, given, attributes);
     if (!(checked.spec.shape == to.shape())) {
@@ -453,12 +415,6 @@ void call_in_place(OpCode op, std::span<Tensor* const> given, const Attributes& 
         if (overlaps_otherwise(input, to) || must_be_apart(input, to)) checked.inputs[i] = checked.owned.emplace_back(copy_of(input)).get();
     }
     submit_in_place(checked, attributes, to, 0, generator);
-}
-
-void fail_kernel(OpCode op, int64_t after) {
-    op_info(op);  // throws for a code that is none
-    calls_before_failure.store(after, std::memory_order_relaxed);
-    failing_op.store(after < 0 ? 0 : static_cast<int32_t>(op), std::memory_order_relaxed);
 }
 
 }  // namespace clikart

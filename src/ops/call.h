@@ -60,9 +60,12 @@ Ref<Tensor> made_of_parts(const char* name, F&& parts) {
 
 /// Copies `from`, broadcast and converted, over `to`.  Throws as call_in_place.
 void copy_into(Tensor& to, Tensor& from);
+/// The operator whose kernel does that.
+const OpInfo& converting(DType from, DType to);
 
-/// The kernel of the operator fails in the call after the next `after` ones, whatever thread makes it: for testing what a
-/// program does then.  -1: it does not any more.
-void fail_kernel(OpCode op, int64_t after);
+/// Whether an element of `to` would be written before it was read as one of `from`.
+bool overlaps_otherwise(const Tensor& from, const Tensor& to);
+/// Whether the two reach memory that is the same, as far as can be told from their extents.
+bool overlaps(const Tensor& a, const Tensor& b);
 
 }  // namespace clikart

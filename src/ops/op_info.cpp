@@ -1,6 +1,7 @@
 #include "ops/op_info.h"
 
 #include <array>
+#include <unordered_map>
 
 #include "ops/op_calls.h"
 #include "ops/rules.h"
@@ -19,6 +20,16 @@ constexpr auto by_code = [] {
 }();
 
 }  // namespace
+
+const OpInfo* find_op(std::string_view name) {
+    static const auto& by_name = *new std::unordered_map<std::string_view, const OpInfo*>([] {
+        std::unordered_map<std::string_view, const OpInfo*> names;
+        for (const OpInfo& row : rows) names.emplace(row.name, &row);
+        return names;
+    }());
+    const auto it = by_name.find(name);
+    return it == by_name.end() ? nullptr : it->second;
+}
 
 const OpInfo& op_info(OpCode code) {
     const auto index = static_cast<size_t>(code);

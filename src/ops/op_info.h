@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "backends/api.h"
 #include "core/tensor.h"
@@ -18,6 +19,7 @@ struct OpCall {
     std::span<Tensor* const> inputs;
     const Attributes& attributes;
     Generator* generator = nullptr;  // of random operators
+    Tensor* over = nullptr;          // what the result is written over; a Copy then has its source alone as input
 
     /// The tensor of parameter `i` of an operator with optional ones, whose attribute `given` is at `position`; or null.
     Tensor* optional(int i, int position) const noexcept {
@@ -58,9 +60,16 @@ struct OpInfo {
     int32_t n_outputs;
     bool has_kernel;
     bool data_dependent;  // the first size of the result is found by the kernel
+    /// A letter for each tensor parameter: T, ? for one that may be left out, * for a list, which is the last.
+    const char* tensors;
+    /// A letter for each attribute: i int, f float, l list of ints, capital where it may be absent; b bool; d dtype, D where it may be
+    /// Unspecified; a digit for an enum of so many words; g for the bits of the tensors that were given.
+    const char* attributes;
 };
 
 /// Throws ValueError for a code that names no operator.
 const OpInfo& op_info(OpCode code);
+/// The operator of this name, or null.
+const OpInfo* find_op(std::string_view name);
 
 }  // namespace clikart

@@ -11,14 +11,19 @@ namespace clikart {
 class Recorder {
 public:
     virtual ~Recorder() = default;
-    /// Notes the call and returns the stand-ins for its results.  Inputs may be stand-ins or tensors with values.
+    /// Notes the call and returns the stand-ins for its results; none of a call that writes over a tensor.  Inputs may be stand-ins or
+    /// tensors with values.
     virtual Results record(const OpCall& call, const DTypes& dtypes, const OutputSpec& spec) = 0;
     /// Notes a call that was submitted, with its results.
     virtual void note(const OpCall& call, const Results& results) = 0;
+    /// A tensor is about to be written over: after this its value is another, for all that share its memory.
+    virtual void before_write(Tensor& tensor) = 0;
     /// What happens now cannot be part of a graph: the graph is given up, or ClikaRTError is thrown where the capture is strict.
     virtual void give_up(std::string why) = 0;
     /// A tensor was made of data that the program gave now.
     virtual void born(Tensor& tensor) noexcept = 0;
+    /// The value of a tensor is about to be told outside the library.
+    virtual void value_read(const Tensor& tensor) = 0;
     /// The size of a tensor was asked for, by somebody whose further calls may depend on it.
     virtual void size_asked(const Tensor& tensor) noexcept = 0;
 };
@@ -34,7 +39,7 @@ inline void note_size_asked(const Tensor& tensor) noexcept {
 
 /// To be called with a tensor that was just made of the program's own data.
 inline Ref<Tensor> note_born(Ref<Tensor> tensor) noexcept {
-    if (thread_settings.recording) [[unlikely]]
+    if (thread_settings.recording || thread_mode() == Mode::Capture) [[unlikely]]
         thread_recorder()->born(*tensor);
     return tensor;
 }
@@ -47,8 +52,8 @@ inline void note_unrecorded(const char* what) {
 
 /// To be called before a value is told outside the library.
 inline void note_value_read(const Tensor& tensor) {
-    if (thread_settings.recording && !tensor.number) [[unlikely]]
-        thread_recorder()->give_up(fmt::format("the value of {} is read", describe(tensor)));
+    if ((thread_settings.recording || thread_mode() == Mode::Capture) && !tensor.number) [[unlikely]]
+        thread_recorder()->value_read(tensor);
 }
 
 }  // namespace clikart

@@ -125,6 +125,17 @@ Ref<Origin> current_origin() {
     return site.untold;
 }
 
+CallPlace::CallPlace(const std::string& text) : changed_(!text.empty() && !site_is_over) {
+    if (!changed_) return;
+    auto origin = make_ref<Origin>();
+    origin->tell(text);
+    before_ = std::exchange(site.tag, std::move(origin));
+}
+
+CallPlace::~CallPlace() {
+    if (changed_) site.tag = std::move(before_);
+}
+
 void tell_origin(const char* text) {
     if (site_is_over || !site.untold) return;
     site.untold->tell(text);

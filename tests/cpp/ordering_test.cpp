@@ -13,6 +13,7 @@
 #include "exec/schedule.h"
 #include "exec/shutdown.h"
 #include "ops/call.h"
+#include "ops/kernel.h"
 #include "ops/settings.h"
 #include "ordering.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "graph/passes/common.h"
+#include "graph/passes/elementwise.h"
 #include "graph/passes/epilogues.h"
 
 using namespace clikart;
@@ -60,7 +61,7 @@ TEST(Epilogues, BiasActivationAndResidualAreFoldedInOrder) {
     ASSERT_EQ(product.epilogues.size(), 3u);
     EXPECT_EQ(product.epilogues[0].op, OpCode::Add);
     EXPECT_EQ(product.epilogues[1].op, OpCode::Relu);
-    EXPECT_EQ(product.epilogues[1].operands, 0u);
+    EXPECT_EQ(product.epilogues[1].operands, (std::vector<int32_t>{~1}));
     EXPECT_EQ(product.epilogues[2].op, OpCode::Sub);
     EXPECT_EQ(w.program.outputs, (std::vector<int32_t>{5}));
     w.program.find_ends();
@@ -135,6 +136,66 @@ TEST(Common, NumbersAreOneByTheirBits) {
     EXPECT_EQ(std::count(all.begin(), all.end(), OpCode::Constant), 4);
 }
 
+TEST(Elementwise, ChainsAndDiamondsBecomeOneStep) {
+    Writer w;
+    const int32_t x = w.input(kMatrix), y = w.input(kRow);
+    const int32_t a = w.elementwise(OpCode::Mul, {x, y}, kMatrix);
+    const int32_t b = w.elementwise(OpCode::Tanh, {a}, kMatrix);
+    const int32_t out = w.elementwise(OpCode::Sub, {w.elementwise(OpCode::Add, {b, x}, kMatrix), w.elementwise(OpCode::Mul, {b, y}, kMatrix)}, kMatrix);
+    w.program.outputs = {out};
+    passes::fuse_elementwise(w.program);
+    w.program.verify();
+    ASSERT_EQ(codes(w.program), (std::vector<OpCode>{OpCode::Input, OpCode::Input, OpCode::Mul}));
+    const Step& step = w.program.steps[2];
+    EXPECT_EQ(step.inputs, (std::vector<int32_t>{0, 1}));
+    EXPECT_EQ(step.extra, 0u);
+    ASSERT_EQ(step.epilogues.size(), 4u);
+    EXPECT_EQ(step.epilogues[1].operands, (std::vector<int32_t>{~1, 0}));
+    EXPECT_EQ(step.epilogues[2].operands, (std::vector<int32_t>{~1, 1}));
+    EXPECT_EQ(step.epilogues[3].operands, (std::vector<int32_t>{~2, ~3}));
+}
+
+TEST(Elementwise, WhatStaysApart) {
+    const auto untouched = [](auto&& build) {
+        Writer w;
+        build(w, w.input(kMatrix));
+        const auto before = codes(w.program);
+        passes::fuse_elementwise(w.program);
+        w.program.verify();
+        EXPECT_EQ(codes(w.program), before);
+    };
+    untouched([](Writer& w, int32_t x) {  // the first goes out as well
+        const int32_t a = w.elementwise(OpCode::Exp, {x}, kMatrix);
+        w.program.outputs = {w.elementwise(OpCode::Neg, {a}, kMatrix), a};
+    });
+    untouched([](Writer& w, int32_t x) {  // another shape
+        const int32_t a = w.elementwise(OpCode::Exp, {w.input(kRow)}, kRow);
+        w.program.outputs = {w.elementwise(OpCode::Add, {x, a}, kMatrix)};
+    });
+    untouched([](Writer& w, int32_t x) {  // a product reads it too
+        const int32_t a = w.elementwise(OpCode::Exp, {x}, kMatrix);
+        w.program.outputs = {w.elementwise(OpCode::Neg, {a}, kMatrix), w.product(a, w.input({3, 3}), kMatrix)};
+    });
+    untouched([](Writer& w, int32_t x) {  // x is written over in between
+        const int32_t a = w.elementwise(OpCode::Exp, {x}, kMatrix);
+        w.program.steps[static_cast<size_t>(w.elementwise(OpCode::Neg, {x}, kMatrix))].in_place = true;
+        w.program.outputs = {w.elementwise(OpCode::Neg, {a}, kMatrix)};
+    });
+}
+
+TEST(Elementwise, LongChainsBecomeSeveralSteps) {
+    Writer w;
+    int32_t last = w.input(kRow);
+    for (int i = 0; i < 1000; ++i) last = w.elementwise(OpCode::Relu, {last}, kRow);
+    w.program.outputs = {last};
+    passes::fuse_elementwise(w.program);
+    w.program.verify();
+    size_t operators = 0;
+    for (const Step& step : w.program.steps) operators += step.is_call() ? 1 + step.epilogues.size() : 0;
+    EXPECT_EQ(operators, 1000u);
+    EXPECT_LT(w.program.steps.size(), 50u);
+}
+
 TEST(Program, VerifyFindsWhatIsWrong) {
     const auto broken = [](auto&& damage) {
         Writer w;
@@ -150,5 +211,11 @@ TEST(Program, VerifyFindsWhatIsWrong) {
     broken([](Program& p) { p.inputs = {1}; });
     broken([](Program& p) { p.steps[0].inputs = {0}; });
     broken([](Program& p) { p.steps[0].kind = NodeKind::External; });
-    broken([](Program& p) { p.steps[1].epilogues.push_back({OpCode::Add, nullptr, 2}); });
+    broken([](Program& p) { p.steps[1].epilogues.push_back({OpCode::Add, nullptr, {~0, 1}, DType::Float32}); });
+    broken([](Program& p) { p.steps[1].epilogues.push_back({OpCode::Add, nullptr, {~0, ~1}, DType::Float32}); });
+    broken([](Program& p) { p.steps[1].extra = 1; });
+    broken([](Program& p) {
+        p.steps[1].kind = NodeKind::Product;
+        p.steps[1].epilogues.push_back({OpCode::Add, nullptr, {~0, ~0}, DType::Float32});
+    });
 }

@@ -313,7 +313,7 @@ def test_the_line_of_a_fallback():
     def third(x):
         x = x + 1
 
-        x.add_(1)
+        crt.nonzero(x)
         return x
 
     for fn, line in ((first, 1), (second, 1), (third, 3)):

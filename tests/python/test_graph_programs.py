@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ class Program:
 
 
 INPUTS, ENCLOSED = 3, 2
+FILE = Path(tempfile.mkdtemp()) / "program.graph"
 
 
 @st.composite
@@ -102,6 +105,8 @@ def test_random_programs_of_many_values(program: Program, seed: int) -> None:
     for level in (0, 1, 2):
         graph = crt.trace(run, first, optimize=level)
         assert [bits(graph.run, first), bits(graph.run, second)] == want
+        graph.save(FILE)
+        assert bits(crt.graph.load(FILE, optimize=level).run, first) == want[0]
         step_ = crt.compile(run, optimize=level)
         assert [bits(step_, first), bits(step_, second), bits(step_, first)] == [*want, want[0]]
         assert step_.state is crt.State.Compiled and step_.recapture_count == 0

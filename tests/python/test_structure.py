@@ -14,7 +14,7 @@ MAY_INCLUDE = {
     "src/exec": {"base", "core", "exec"},
     "src/backends": {"base", "core", "exec", "backends", "ops/op_code.h"},
     "src/ops": {"base", "core", "exec", "backends/api.h", "ops"},
-    "src/graph": {"base", "core", "exec", "backends/api.h", "ops", "graph"},
+    "src/graph": {"base", "core", "exec", "backends/api.h", "ops", "io", "graph"},
     "src/io": {"base", "core", "io"},
     "capi": {"base", "core", "exec", "backends/api.h", "backends/cpu/simd.h", "ops", "graph", "io", "clikart", "boundary.h", "borrow.h"},
     "include/ClikaRT": {"clikart", "ClikaRT"},

@@ -158,6 +158,10 @@ CLIKART_API const int64_t* clikart_tensor_shape(const clikart_tensor* tensor);
 CLIKART_API const int64_t* clikart_tensor_strides(const clikart_tensor* tensor);
 CLIKART_API int64_t clikart_tensor_numel(const clikart_tensor* tensor);
 CLIKART_API bool clikart_tensor_is_contiguous(const clikart_tensor* tensor);
+/* What calls look at: dtype, kind and index of the device, rank, whether it is dense, the sizes and, unless it is dense, the strides, of one tensor behind
+   the other; equal for lists of tensors that lie the same way.  Writes at most `room` numbers and returns how many there are; -1 on
+   failure. */
+CLIKART_API int64_t clikart_tensor_layouts(const clikart_tensor* const* tensors, size_t n_tensors, int64_t* layouts, size_t room);
 /* "cpu", "meta"; static text. */
 CLIKART_API const char* clikart_tensor_device(const clikart_tensor* tensor);
 /* False when asking for the shape would wait. */
@@ -356,11 +360,18 @@ typedef struct clikart_node {
     const int64_t* shape;  /* as long as the graph lives, as is the next */
     const int32_t* inputs; /* numbers of the nodes that this one reads */
     size_t n_inputs;
-    size_t n_epilogues; /* operators that are applied to its result on the spot; their other operands are its last inputs */
+    size_t n_epilogues; /* operators that are computed with it on the spot; its last inputs are operands of theirs */
+    bool in_place;      /* it writes over its first input, and nobody reads what it makes itself */
+    const char* place;  /* where the call was made that it comes from; NULL: unknown */
 } clikart_node;
 CLIKART_API int clikart_graph_node(const clikart_graph* graph, size_t index, clikart_node* node);
 /* The operator of a node's epilogue `k`, or a negative number with an error. */
 CLIKART_API clikart_op_code clikart_graph_node_epilogue(const clikart_graph* graph, size_t index, size_t k);
+/* Writes the graph, with the tensors it holds, to a file, which docs/graph_files.md describes. */
+CLIKART_API int clikart_graph_save(const clikart_graph* graph, const char* path);
+/* Nothing in the file is trusted.  Tensors are mapped: the file has to stay as it is while the graph lives.  `optimize`: see
+ * clikart_graph_options. */
+CLIKART_API clikart_graph* clikart_graph_load(const char* path, int32_t optimize);
 /* Runs the graph on inputs in order; `outputs` has room for clikart_graph_output_count handles and receives new ones.
  * On failure nothing is written to it. */
 CLIKART_API int clikart_graph_run(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs, clikart_tensor** outputs, size_t n_outputs);

@@ -6,6 +6,7 @@
 
 #include <hwy/targets.h>
 
+#include "backends/cpu/fused.h"
 #include "backends/cpu/kernels.h"
 #include "base/error.h"
 #include "ops/op_code.h"
@@ -77,7 +78,8 @@ bool set_simd(const char* name) {
 }  // namespace cpu
 
 const Backend& cpu_backend() {
-    static constexpr Backend backend{sizeof(Backend), "cpu", [] { return int32_t{1}; }, &cpu::find_kernel};
+    static constexpr Backend backend{sizeof(Backend),     "cpu",           [] { return int32_t{1}; }, &cpu::find_kernel,
+                                     &cpu::prepare_fused, &cpu::run_fused, &cpu::release_fused};
     return backend;
 }
 

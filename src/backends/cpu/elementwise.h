@@ -25,6 +25,14 @@ struct ElementLoop {
     DType out = DType::Unspecified;
 };
 
+// The loops of each file; one without `run` where the operator is not there.
+ElementLoop loop_of_find_activation(OpCode op, DType compute);
+ElementLoop loop_of_find_arithmetic(OpCode op, DType compute);
+ElementLoop loop_of_find_comparison(OpCode op, DType compute);
+ElementLoop loop_of_find_ternary(OpCode op, DType compute);
+ElementLoop loop_of_find_unary_math(OpCode op, DType compute);
+ElementLoop loop_of_find_unary_number(OpCode op, DType compute);
+
 /// Runs the loop over a call with N inputs.
 void elementwise(const KernelCall& call, const ElementLoop& loop);
 
@@ -32,6 +40,9 @@ void elementwise(const KernelCall& call, const ElementLoop& loop);
 #define CLIKART_ELEMENTWISE_KERNELS(finder)                                \
     static ElementLoop loop_for(OpCode op, DType compute) {                \
         return HWY_DYNAMIC_DISPATCH(finder)(op, compute);                  \
+    }                                                                      \
+    ElementLoop loop_of_##finder(OpCode op, DType compute) {               \
+        return loop_for(op, compute);                                      \
     }                                                                      \
     template <OpCode op>                                                   \
     static void run_loop(const KernelCall& call) {                         \

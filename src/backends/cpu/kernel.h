@@ -14,11 +14,11 @@
 
 namespace clikart::cpu {
 
-/// Adapts a kernel that throws to the backend table.
-template <void (*F)(const KernelCall&)>
-int32_t kernel(const KernelCall* call, char* message, size_t size) {
+/// What f() throws as a status with a message, as the backend table has them.
+template <class F>
+int32_t caught(F&& f, char* message, size_t size) noexcept {
     try {
-        F(*call);
+        f();
         return 0;
     } catch (...) {
         const Ref<Error> error = current_error();
@@ -27,6 +27,12 @@ int32_t kernel(const KernelCall* call, char* message, size_t size) {
         message[n] = 0;
         return static_cast<int32_t>(error->kind());
     }
+}
+
+/// Adapts a kernel that throws to the backend table.
+template <void (*F)(const KernelCall&)>
+int32_t kernel(const KernelCall* call, char* message, size_t size) {
+    return caught([&] { F(*call); }, message, size);
 }
 
 template <class F>

@@ -58,6 +58,8 @@ public:
     int64_t size(int d) const noexcept { return shape_[d]; }
     int64_t stride(int k, int d) const noexcept { return strides_[k][d]; }
     char* data(int k) const noexcept { return data_[k]; }
+    /// From now on operand k lies here.
+    void set_data(int k, void* data) noexcept { data_[k] = static_cast<char*>(data); }
     int64_t element(int k) const noexcept { return size_[k]; }
 
     /// Calls f(pointers, n) for the runs that make up elements [begin, end) in row-major order.

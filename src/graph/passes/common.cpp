@@ -50,7 +50,7 @@ size_t hash_of(const Step& step) {
 }  // namespace
 
 void merge_common(Program& program) {
-    const std::vector<bool> escapes = find_escaping(program);
+    const std::vector<bool> escapes = find_escaping(program), written = program.find_written();
     std::vector<int32_t> merged(program.steps.size());
     std::vector<bool> gone(program.steps.size(), false);
     std::unordered_multimap<size_t, int32_t> known;
@@ -58,8 +58,10 @@ void merge_common(Program& program) {
         Step& step = program.steps[i];
         merged[i] = static_cast<int32_t>(i);
         for (int32_t& value : step.inputs) value = merged[static_cast<size_t>(value)];
-        const bool stays =
-            escapes[i] || !step.epilogues.empty() || step.kind == NodeKind::Input || step.kind == NodeKind::External || step.kind == NodeKind::Random;
+        const bool changes =
+            written[i] || std::any_of(step.inputs.begin(), step.inputs.end(), [&](int32_t value) { return written[static_cast<size_t>(value)]; });
+        const bool stays = changes || escapes[i] || !step.epilogues.empty() || step.kind == NodeKind::Input || step.kind == NodeKind::External ||
+                           step.kind == NodeKind::Random;
         if (stays) continue;
         const size_t hash = hash_of(step);
         const auto [first, last] = known.equal_range(hash);

@@ -1,20 +1,31 @@
 #include "graph/passes/epilogues.h"
 
+#include <algorithm>
+
 namespace clikart::passes {
 void fold_epilogues(Program& program) {
     std::vector<Step>& steps = program.steps;
     const std::vector<int32_t> uses = program.count_uses();
+    const std::vector<bool> written = program.find_written();
+    const auto reads_written = [&](const Step& step) {
+        return std::any_of(step.inputs.begin(), step.inputs.end(), [&](int32_t value) { return written[static_cast<size_t>(value)]; });
+    };
     std::vector<bool> gone(steps.size(), false);
     for (size_t i = 0; i < steps.size(); ++i) {
         Step& step = steps[i];
-        if (step.kind != NodeKind::Elementwise || step.op == OpCode::Result || step.inputs.empty() || op_info(step.op).n_outputs != 1) continue;
+        if (step.kind != NodeKind::Elementwise || step.in_place || step.op == OpCode::Result || step.inputs.empty() || op_info(step.op).n_outputs != 1)
+            continue;
         // Only the first operand: of two NaN the first one's bits come out, so operands do not change places.
         const auto made = static_cast<size_t>(step.inputs[0]);
         Step& product = steps[made];
         if (product.kind != NodeKind::Product || uses[made] != 1 || !(product.dtype == step.dtype && product.shape == step.shape)) continue;
-        Step folded = std::move(product);  // which moves down to where all operands are there
-        folded.epilogues.push_back({step.op, step.attributes, step.inputs.size() - 1});
+        if (reads_written(product)) continue;  // it would read later than it did
+        Step folded = std::move(product);      // which moves down to where all operands are there
+        Epilogue epilogue{step.op, step.attributes, {~static_cast<int32_t>(folded.epilogues.size())}, step.dtype};
+        for (size_t k = 1; k < step.inputs.size(); ++k) epilogue.operands.push_back(static_cast<int32_t>(folded.inputs.size() + k - 1));
+        folded.extra += step.inputs.size() - 1;
         folded.inputs.insert(folded.inputs.end(), step.inputs.begin() + 1, step.inputs.end());
+        folded.epilogues.push_back(std::move(epilogue));
         step = std::move(folded);
         gone[made] = true;
     }

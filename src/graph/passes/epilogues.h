@@ -6,7 +6,7 @@
 namespace clikart::passes {
 
 /// Folds an elementwise step into the product that makes its first operand, if nobody else reads that and the result has the
-/// same shape and dtype.  Those that follow it are folded as well, in their order.
+/// same shape and dtype, and nothing is written over that the product reads.  Those that follow it are folded as well, in their order.
 void fold_epilogues(Program& program);
 
 }  // namespace clikart::passes

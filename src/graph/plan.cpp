@@ -1,0 +1,314 @@
+#include "graph/plan.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "graph/arena.h"
+#include "graph/interpret.h"
+#include "ops/recorder.h"
+#include "ops/settings.h"
+
+namespace clikart {
+namespace {
+
+/// Receives the calls of a program that runs over stand-ins, and writes them down.
+class Planner final : public Recorder {
+public:
+    explicit Planner(Plan& plan) noexcept : mode_(thread_settings.mode), before_(thread_recorder()), plan_(plan) {
+        thread_recorder() = this;
+        thread_settings.mode = Mode::Capture;
+    }
+    ~Planner() override {
+        thread_recorder() = before_;
+        thread_settings.mode = mode_;
+    }
+    Planner(const Planner&) = delete;
+    Planner& operator=(const Planner&) = delete;
+
+    Ref<Tensor> add_input(DType dtype, const Layout& layout) {
+        const Ref<Tensor> dense = make_tensor(dtype, layout.shape, Device{});
+        slot_of(*dense, Plan::Slot::Kind::Input, n_inputs_++);
+        return make_view(*dense, dtype, layout.shape, layout.strides, 0);
+    }
+
+    /// What follows are the calls of this step of the program.
+    void begin_step(size_t step) {
+        fuse();
+        step_ = static_cast<uint32_t>(step);
+        first_call_ = plan_.calls.size();
+    }
+
+    /// The elementwise calls at the end of a step become one, where the backend can do that.
+    void fuse();
+
+    Results record(const OpCall& call, const DTypes& dtypes, const OutputSpec& spec) override {
+        Results results;
+        if (call.info.kind == NodeKind::View) {
+            results[0] = make_view(*call.inputs[0], dtypes.result, spec.shape, spec.strides, spec.offset);
+            return results;
+        }
+        const bool copies_over = call.over && call.info.code == OpCode::Copy;
+        const OpInfo& info = copies_over ? converting(call.inputs[0]->dtype(), call.over->dtype()) : call.info;
+        const DType compute = copies_over ? call.over->dtype() : dtypes.compute;
+        Plan::Call planned{{&info, kernel_for(info, compute, call.info.name), compute},
+                           std::make_shared<const Attributes>(call.attributes),
+                           static_cast<uint32_t>(plan_.operands.size()),
+                           static_cast<uint32_t>(call.inputs.size()),
+                           1,
+                           call.over != nullptr,
+                           -1,
+                           step_,
+                           nullptr};
+        for (const Tensor* input : call.inputs) add_operand(*input);
+        if (call.info.kind == NodeKind::Random) {
+            planned.random = static_cast<int32_t>(plan_.random.size());
+            plan_.random.push_back({Ref<Generator>::share(call.generator), random_blocks(call.inputs, spec.shape)});
+        }
+        if (call.over) {
+            add_operand(*call.over);
+            const int32_t slot = plan_.operands.back().slot;
+            if (outside(slot) && std::find(plan_.written.begin(), plan_.written.end(), slot) == plan_.written.end()) plan_.written.push_back(slot);
+        } else {
+            planned.n_outputs = static_cast<uint32_t>(call.info.n_outputs);
+            for (int32_t i = 0; i < call.info.n_outputs; ++i) {
+                results[static_cast<size_t>(i)] = make_tensor(i == 0 ? dtypes.result : dtypes.second, spec.shape, Device{});
+                slot_of(*results[static_cast<size_t>(i)], Plan::Slot::Kind::Arena, 0);
+                add_operand(*results[static_cast<size_t>(i)]);
+            }
+        }
+        plan_.cost += estimate_cost(info, call.inputs, call.over ? call.over->shape() : spec.shape);
+        plan_.calls.push_back(std::move(planned));
+        return results;
+    }
+
+    void note(const OpCall&, const Results&) override {}
+    void before_write(Tensor&) override {}
+    void give_up(std::string) override {}
+    void born(Tensor&) noexcept override {}
+    void value_read(const Tensor&) override {}
+    void size_asked(const Tensor&) noexcept override {}
+
+    void add_output(Tensor& output, std::span<const Ref<Tensor>> inputs) {
+        Plan::Output planned{nullptr, -1, false, output.dtype(), {output.shape(), output.strides()}, output.offset()};
+        const auto known = slots_.find(&output.storage());
+        if (known == slots_.end()) {  // no call has to do with it
+            planned.itself = Ref<Tensor>::share(&output);
+            return plan_.outputs.push_back(std::move(planned));
+        }
+        planned.slot = known->second;
+        Plan::Slot& slot = plan_.slots[static_cast<size_t>(planned.slot)];
+        switch (slot.kind) {
+            case Plan::Slot::Kind::Input: planned.whole = &output == inputs[static_cast<size_t>(slot.place)].get(); break;
+            case Plan::Slot::Kind::Held: planned.itself = Ref<Tensor>::share(&output); break;
+            case Plan::Slot::Kind::Arena: {
+                const Tensor& whole = *wholes_[static_cast<size_t>(planned.slot)];
+                slot = {Plan::Slot::Kind::Output, static_cast<int64_t>(plan_.fresh.size()), slot.bytes};
+                plan_.fresh.push_back({whole.dtype(), whole.shape()});
+                [[fallthrough]];
+            }
+            case Plan::Slot::Kind::Output: {
+                const Tensor& whole = *wholes_[static_cast<size_t>(planned.slot)];
+                planned.whole =
+                    output.dtype() == whole.dtype() && output.offset() == 0 && output.shape() == whole.shape() && output.strides() == whole.strides();
+            }
+        }
+        plan_.outputs.push_back(std::move(planned));
+    }
+
+    /// Finds places in the arena, by the calls that use each slot first and last.
+    void lay_out();
+
+private:
+    bool outside(int32_t slot) const noexcept {
+        const auto kind = plan_.slots[static_cast<size_t>(slot)].kind;
+        return kind == Plan::Slot::Kind::Input || kind == Plan::Slot::Kind::Held;
+    }
+
+    int32_t slot_of(const Tensor& tensor, Plan::Slot::Kind kind, int64_t place) {
+        const auto [it, fresh] = slots_.emplace(&tensor.storage(), static_cast<int32_t>(plan_.slots.size()));
+        if (fresh) {
+            plan_.slots.push_back({kind, place, tensor.storage().bytes()});
+            wholes_.push_back(Ref<Tensor>::share(const_cast<Tensor*>(&tensor)));
+        }
+        return it->second;
+    }
+
+    void add_operand(const Tensor& tensor) {
+        auto known = slots_.find(&tensor.storage());
+        int32_t slot;
+        if (known != slots_.end()) {
+            slot = known->second;
+        } else {
+            slot = slot_of(tensor, Plan::Slot::Kind::Held, static_cast<int64_t>(plan_.held.size()));
+            plan_.held.push_back(Ref<Tensor>::share(const_cast<Tensor*>(&tensor)));
+        }
+        const Dims& shape = plan_.dims.emplace_back(tensor.shape());
+        const Dims& strides = plan_.dims.emplace_back(tensor.strides());
+        plan_.operands.push_back(
+            {slot, bytes_of(tensor.dtype(), tensor.offset()), {nullptr, shape.data(), strides.data(), tensor.rank(), static_cast<int32_t>(tensor.dtype())}});
+    }
+
+    /// The operand whose place the only result of a call can take, because it ends there and lies as the result does; null: there is none.
+    const Plan::Operand* replaceable(const Plan::Call& call, const std::vector<size_t>& last, size_t now) const;
+
+    const Mode mode_;
+    Recorder* const before_;
+    Plan& plan_;
+    uint32_t step_ = 0;
+    size_t first_call_ = 0;  // of the step
+    int64_t n_inputs_ = 0;
+    std::unordered_map<const Storage*, int32_t> slots_;
+    std::vector<Ref<Tensor>> wholes_;  // by slot; keeps its storage, whose address is the key
+};
+
+bool lies_as(const Plan::Operand& a, const Plan::Operand& b) {
+    const auto same = [](const int64_t* x, const int64_t* y, int32_t rank) { return std::equal(x, x + rank, y); };
+    return a.slot == b.slot && a.offset == b.offset && a.view.dtype == b.view.dtype && a.view.rank == b.view.rank &&
+           same(a.view.shape, b.view.shape, a.view.rank) && same(a.view.strides, b.view.strides, a.view.rank);
+}
+
+bool is_dense(const View& view) {
+    const auto rank = static_cast<size_t>(view.rank);
+    return is_contiguous(Dims(std::span(view.shape, rank)), Dims(std::span(view.strides, rank)));
+}
+
+void Planner::fuse() {
+    const auto is_elementwise = [](const Plan::Call& call) {
+        return call.kernel.info->kind == NodeKind::Elementwise && call.n_outputs == 1 && call.random < 0;
+    };
+    size_t first = plan_.calls.size();
+    while (first > first_call_ && is_elementwise(plan_.calls[first - 1])) --first;
+    if (plan_.calls.size() - first < 2) return;
+    const auto output_of = [&](const Plan::Call& call) -> const Plan::Operand& { return plan_.operands[call.first + call.n_inputs]; };
+    const Plan::Operand output = output_of(plan_.calls.back());
+    std::vector<FusedPart> parts;
+    std::vector<Plan::Operand> inputs;
+    std::unordered_map<int32_t, int32_t> made;  // by slot: the part whose result is there
+    for (size_t c = first; c < plan_.calls.size(); ++c) {
+        const Plan::Call& call = plan_.calls[c];
+        const Plan::Operand& to = output_of(call);
+        const auto shape = [](const Plan::Operand& operand) { return std::span(operand.view.shape, static_cast<size_t>(operand.view.rank)); };
+        if (!is_dense(to.view) || !std::ranges::equal(shape(to), shape(output)) || call.n_inputs > std::size(FusedPart{}.operands)) return;
+        FusedPart part{static_cast<int32_t>(call.kernel.info->code),
+                       static_cast<int32_t>(call.kernel.compute),
+                       to.view.dtype,
+                       static_cast<int32_t>(call.n_inputs),
+                       {},
+                       call.attributes.get()};
+        for (uint32_t k = 0; k < call.n_inputs; ++k) {
+            const Plan::Operand& operand = plan_.operands[call.first + k];
+            if (const auto it = made.find(operand.slot); it != made.end()) {
+                if (!lies_as(operand, output_of(plan_.calls[first + static_cast<size_t>(it->second)]))) return;
+                part.operands[k] = ~it->second;
+                continue;
+            }
+            const auto known = std::find_if(inputs.begin(), inputs.end(), [&](const Plan::Operand& input) { return lies_as(input, operand); });
+            part.operands[k] = static_cast<int32_t>(known - inputs.begin());
+            if (known == inputs.end()) inputs.push_back(operand);
+        }
+        made[to.slot] = static_cast<int32_t>(parts.size());
+        parts.push_back(part);
+    }
+    std::vector<View> views;
+    for (const Plan::Operand& input : inputs) views.push_back(input.view);
+    const Backend& backend = cpu_backend();
+    void* const prepared =
+        backend.prepare_fused(parts.data(), static_cast<int32_t>(parts.size()), views.data(), static_cast<int32_t>(views.size()), &output.view);
+    if (!prepared) return;
+    Plan::Call call = plan_.calls.back();
+    call.fused = std::shared_ptr<const void>(prepared, backend.release_fused);
+    call.first = plan_.calls[first].first;
+    call.n_inputs = static_cast<uint32_t>(inputs.size());
+    call.in_place = plan_.calls[first].in_place;
+    plan_.operands.resize(call.first);
+    for (const Plan::Operand& input : inputs) plan_.operands.push_back(input);
+    plan_.operands.push_back(output);
+    plan_.calls.resize(first);
+    plan_.calls.push_back(std::move(call));
+}
+
+const Plan::Operand* Planner::replaceable(const Plan::Call& call, const std::vector<size_t>& last, size_t now) const {
+    if (call.kernel.info->kind != NodeKind::Elementwise || call.n_outputs != 1) return nullptr;
+    const Plan::Operand* const operands = &plan_.operands[call.first];
+    const View& out = operands[call.n_inputs].view;
+    const auto dims = [](const int64_t* values, const View& view) { return std::span(values, static_cast<size_t>(view.rank)); };
+    for (uint32_t i = 0; i < call.n_inputs; ++i) {
+        const Plan::Operand& in = operands[i];
+        const auto slot = static_cast<size_t>(in.slot);
+        if (plan_.slots[slot].kind != Plan::Slot::Kind::Arena || last[slot] != now || in.offset != 0 || in.view.dtype != out.dtype) continue;
+        if (!std::ranges::equal(dims(in.view.shape, in.view), dims(out.shape, out))) continue;
+        if (!std::ranges::equal(dims(in.view.strides, in.view), dims(out.strides, out))) continue;
+        const bool alone = std::count_if(operands, operands + call.n_inputs, [&](const Plan::Operand& other) { return other.slot == in.slot; }) == 1;
+        if (alone && plan_.slots[slot].bytes == plan_.slots[static_cast<size_t>(operands[call.n_inputs].slot)].bytes) return &in;
+    }
+    return nullptr;
+}
+
+void Planner::lay_out() {
+    std::vector<size_t> last(plan_.slots.size(), 0);
+    for (size_t c = 0; c < plan_.calls.size(); ++c) {
+        const Plan::Call& call = plan_.calls[c];
+        for (uint32_t i = 0; i < call.n_inputs + call.n_outputs; ++i) last[static_cast<size_t>(plan_.operands[call.first + i].slot)] = c;
+    }
+    Arena arena;
+    const auto in_arena = [&](const Plan::Operand& operand) -> Plan::Slot* {
+        Plan::Slot& slot = plan_.slots[static_cast<size_t>(operand.slot)];
+        return slot.kind == Plan::Slot::Kind::Arena ? &slot : nullptr;
+    };
+    for (size_t c = 0; c < plan_.calls.size(); ++c) {
+        const Plan::Call& call = plan_.calls[c];
+        const Plan::Operand* const operands = &plan_.operands[call.first];
+        int32_t replaced = -1;
+        for (uint32_t i = call.n_inputs; !call.in_place && i < call.n_inputs + call.n_outputs; ++i) {
+            Plan::Slot* const slot = in_arena(operands[i]);
+            if (!slot) continue;
+            if (const Plan::Operand* const in = replaceable(call, last, c)) {
+                replaced = in->slot;
+                slot->place = plan_.slots[static_cast<size_t>(replaced)].place;
+            } else {
+                slot->place = arena.take(slot->bytes);
+            }
+        }
+        for (uint32_t i = 0; i < call.n_inputs + call.n_outputs; ++i) {
+            const auto of = static_cast<size_t>(operands[i].slot);
+            Plan::Slot* const slot = in_arena(operands[i]);
+            if (!slot || last[of] != c || operands[i].slot == replaced) continue;
+            arena.give_back(slot->place, slot->bytes);
+            last[of] = SIZE_MAX;  // it may be several operands
+        }
+    }
+    plan_.arena_bytes = arena.size();
+}
+
+}  // namespace
+
+bool can_be_planned(const Program& program) {
+    const std::vector<int32_t> roots = program.find_roots();
+    for (size_t i = 0; i < program.steps.size(); ++i) {
+        const Step& step = program.steps[i];
+        const bool looks_at_storage = step.op == OpCode::AsStrided || step.op == OpCode::ViewDtype;
+        if (looks_at_storage && program.steps[static_cast<size_t>(roots[i])].kind == NodeKind::Input) return false;
+        if (step.value && step.value->storage().is_meta()) return false;
+        if (step.is_call() && op_info(step.op).data_dependent) return false;
+    }
+    return true;
+}
+
+std::shared_ptr<const Plan> make_plan(const Program& program, std::vector<Layout> layouts) {
+    auto plan = std::make_shared<Plan>();
+    Planner planner(*plan);
+    std::vector<Ref<Tensor>> inputs;
+    std::vector<Tensor*> pointers;
+    for (size_t i = 0; i < layouts.size(); ++i) {
+        inputs.push_back(planner.add_input(program.steps[static_cast<size_t>(program.inputs[i])].dtype, layouts[i]));
+        pointers.push_back(inputs.back().get());
+    }
+    const auto outputs = interpret(program, pointers, true, [&](size_t step) { planner.begin_step(step); });
+    planner.fuse();
+    for (const Ref<Tensor>& output : outputs) planner.add_output(*output, inputs);
+    planner.lay_out();
+    plan->layouts = std::move(layouts);
+    return plan;
+}
+
+}  // namespace clikart

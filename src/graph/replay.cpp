@@ -1,0 +1,155 @@
+#include "graph/replay.h"
+
+#include "core/memory.h"
+#include "ops/call_site.h"
+#include "ops/deferred.h"
+#include "ops/settings.h"
+#include "ops/settle.h"
+
+namespace clikart {
+namespace {
+
+/// A block of the pool for the length of a run.
+class Lease {
+public:
+    explicit Lease(size_t bytes) : bytes_(bytes), data_(allocate(bytes)) {}
+    ~Lease() { deallocate(data_, bytes_); }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    char* data() const noexcept { return static_cast<char*>(data_); }
+
+private:
+    const size_t bytes_;
+    void* const data_;
+};
+
+/// `inputs` are those of the run and, behind them, the held tensors; `outputs` the fresh ones and, behind them, what is written over.
+class Run final : public Work {
+public:
+    explicit Run(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
+        for (const Plan::Random& random : plan_->random) {
+            numbers_.push_back((random.generator ? *random.generator : Generator::of_process()).reserve(random.blocks));
+        }
+        cost = plan_->cost;
+        in_place = !plan_->written.empty();
+    }
+    Run(Run&& other) : plan_(std::move(other.plan_)), numbers_(std::move(other.numbers_)) {
+        for (auto& input : other.inputs) inputs.push_back(std::move(input));
+        for (auto& output : other.outputs) outputs.push_back(std::move(output));
+        cost = other.cost;
+        in_place = other.in_place;
+    }
+
+    const char* name() const noexcept override { return failed_ ? failed_->kernel.info->name : "run"; }
+    Ref<Origin> place() const override { return current_origin(); }
+    std::string told(const std::string& failure) const override;
+    void run() override;
+
+private:
+    std::shared_ptr<const Plan> plan_;
+    std::vector<Generator::State> numbers_;
+    const Plan::Call* failed_ = nullptr;
+};
+
+void Run::run() {
+    const Plan& plan = *plan_;
+    failed_ = nullptr;
+    const Lease lease(static_cast<size_t>(plan.arena_bytes) + plan.slots.size() * sizeof(char*));
+    auto** const starts = reinterpret_cast<char**>(lease.data() + plan.arena_bytes);
+    for (size_t i = 0; i < plan.slots.size(); ++i) {
+        const Plan::Slot& slot = plan.slots[i];
+        const auto place = static_cast<size_t>(slot.place);
+        switch (slot.kind) {
+            case Plan::Slot::Kind::Input: starts[i] = static_cast<char*>(inputs[place]->data()); break;
+            case Plan::Slot::Kind::Held: starts[i] = static_cast<char*>(plan.held[place]->storage().data()); break;
+            case Plan::Slot::Kind::Arena: starts[i] = lease.data() + place; break;
+            case Plan::Slot::Kind::Output: starts[i] = static_cast<char*>(outputs[place]->data()); break;
+        }
+    }
+    SmallVector<View, 8> views;
+    SmallVector<void*, 8> places;
+    for (const Plan::Call& call : plan.calls) {
+        const std::span<const Plan::Operand> operands(&plan.operands[call.first], call.n_inputs + call.n_outputs);
+        const auto place = [&](const Plan::Operand& operand) { return starts[operand.slot] + operand.offset; };
+        try {
+            if (call.fused) {
+                places.clear();
+                for (const Plan::Operand& operand : operands) places.push_back(place(operand));
+                run_fused(call.fused.get(), places.data(), places[call.n_inputs]);
+                continue;
+            }
+            views.clear();
+            for (const Plan::Operand& operand : operands) {
+                View view = operand.view;
+                view.data = place(operand);
+                views.push_back(view);
+            }
+            const std::span<View> in(views.data(), call.n_inputs), out(views.data() + call.n_inputs, call.n_outputs);
+            if (call.random >= 0) {
+                run_kernel(call.kernel, with_numbers(*call.attributes, numbers_[static_cast<size_t>(call.random)]), in, out, call.in_place);
+            } else {
+                run_kernel(call.kernel, *call.attributes, in, out, call.in_place);
+            }
+        } catch (...) {
+            failed_ = &call;
+            throw;
+        }
+    }
+}
+
+std::string Run::told(const std::string& failure) const {
+    if (!failed_) return Work::told(failure);
+    std::string shown[2];
+    for (uint32_t i = 0; i < failed_->n_inputs + failed_->n_outputs; ++i) {
+        const View& view = plan_->operands[failed_->first + i].view;
+        std::string& list = shown[i < failed_->n_inputs ? 0 : 1];
+        list += fmt::format("{}{} {}", list.empty() ? "" : ", ", name_of(static_cast<DType>(view.dtype)),
+                            to_string(Dims(std::span(view.shape, static_cast<size_t>(view.rank)))));
+    }
+    return fmt::format("{}: {} (from {} to {}; node {} of a graph)", name(), failure, shown[0], shown[1], failed_->step);
+}
+
+}  // namespace
+
+std::vector<Ref<Tensor>> submit_run(const std::shared_ptr<const Plan>& plan, std::span<Tensor* const> inputs) {
+    const ThreadSettings& thread = thread_settings;
+    const Ref<Stream> stream = resolve(Device{}, thread);
+    std::vector<Ref<Tensor>> fresh;
+    for (const Plan::Fresh& planned : plan->fresh) {
+        fresh.push_back(make_tensor(planned.dtype, planned.shape, Device{}));
+        fresh.back()->stream = stream;
+    }
+    std::vector<Ref<Tensor>> outputs;
+    outputs.reserve(plan->outputs.size());
+    for (const Plan::Output& planned : plan->outputs) {
+        if (planned.itself) {
+            outputs.push_back(planned.itself);
+            continue;
+        }
+        const Plan::Slot& slot = plan->slots[static_cast<size_t>(planned.slot)];
+        const auto place = static_cast<size_t>(slot.place);
+        const Ref<Tensor> whole = slot.kind == Plan::Slot::Kind::Input ? Ref<Tensor>::share(inputs[place]) : fresh[place];
+        outputs.push_back(planned.whole ? whole
+                                        : make_view(*whole, planned.dtype, planned.layout.shape, planned.layout.strides,
+                                                    (slot.kind == Plan::Slot::Kind::Input ? whole->offset() : 0) + planned.offset));
+    }
+    if (plan->calls.empty()) return outputs;
+    Run work(plan);
+    for (Tensor* input : inputs) work.inputs.push_back(Ref<Tensor>::share(input));
+    for (const Ref<Tensor>& held : plan->held) work.inputs.push_back(held);
+    for (const auto& input : work.inputs) submit_deferred(input->storage());
+    for (Ref<Tensor>& output : fresh) work.outputs.push_back(std::move(output));
+    for (const int32_t written : plan->written) {
+        const Plan::Slot& slot = plan->slots[static_cast<size_t>(written)];
+        const Ref<Tensor>& tensor = work.inputs[static_cast<size_t>(slot.place) + (slot.kind == Plan::Slot::Kind::Held ? inputs.size() : 0)];
+        submit_deferred_for_writing(tensor->storage());
+        work.outputs.push_back(tensor);
+    }
+    const bool synchronous = thread_is_synchronous(thread) || stream->is_default();
+    Tensor* const told = work.outputs.empty() ? nullptr : work.outputs[0].get();
+    stream->submit(std::move(work), synchronous);
+    if (synchronous && told) throw_failure(*told);
+    return outputs;
+}
+
+}  // namespace clikart

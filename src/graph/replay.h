@@ -1,0 +1,12 @@
+// Running a plan: all its calls as one piece of work of a stream.
+#pragma once
+
+#include "graph/plan.h"
+
+namespace clikart {
+
+/// Submits a run of the plan to the stream that the calling thread's work goes to, and returns the outputs, which may not be
+/// computed yet.  `inputs` lie as the plan says.  Throws as calls do: what is refused at once, and what failed where the thread waits.
+std::vector<Ref<Tensor>> submit_run(const std::shared_ptr<const Plan>& plan, std::span<Tensor* const> inputs);
+
+}  // namespace clikart

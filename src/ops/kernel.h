@@ -1,0 +1,40 @@
+// A kernel that was chosen for a call, and running it on memory.
+#pragma once
+
+#include <span>
+
+#include "ops/generator.h"
+#include "ops/op_info.h"
+
+namespace clikart {
+
+struct Kernel {
+    const OpInfo* info;
+    KernelFn run;
+    DType compute;  // the dtype it computes in
+};
+
+/// The kernel of an operator for a dtype.  Throws NotImplementedError, which names `who`, where there is none.
+KernelFn kernel_for(const OpInfo& info, DType dtype, const char* who);
+
+/// What one core needs for a call, in nanoseconds, roughly.  `shape` is that of the result.
+double estimate_cost(const OpInfo& info, std::span<Tensor* const> inputs, const Dims& shape);
+
+/// How many blocks of numbers a random operator's call uses up: one for each element that goes in or comes out is enough.
+uint64_t random_blocks(std::span<Tensor* const> inputs, const Dims& shape);
+/// The attributes of its kernel: the call's, and where it draws from.
+Attributes with_numbers(const Attributes& attributes, const Generator::State& state);
+
+/// Runs a kernel here and now; its loops go to the thread pool.  The views are of settled memory, and are as KernelCall wants them.
+/// `find_size`, with `host`, is for results of unknown size, else null.  Throws what went wrong, without the operator's name.
+void run_kernel(const Kernel& kernel, const Attributes& attributes, std::span<const View> inputs, std::span<View> outputs, bool in_place,
+                void (*find_size)(const KernelCall*, int64_t) = nullptr, void* host = nullptr);
+
+/// The same for elementwise operators that the backend prepared.
+void run_fused(const void* prepared, void* const* inputs, void* output);
+
+/// The kernel of the operator fails in the call after the next `after` ones, whatever thread makes it: for testing what a
+/// program does then.  -1: it does not any more.
+void fail_kernel(OpCode op, int64_t after);
+
+}  // namespace clikart
