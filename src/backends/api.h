@@ -85,6 +85,9 @@ struct KernelCall {
     void* host;  // the caller's
     /// The dtype to compute in.  Inputs that the operator's dtype rule does not have cast come in their own.
     int32_t compute;
+    /// Null, or: memory of `bytes` that lasts from one run of the same call to the next, filled by `fill` with what the kernel makes
+    /// of input `input` before it computes.  Null is answered for inputs that do not stay what they are, or where there is no memory.
+    const void* (*keep)(const KernelCall* call, int32_t input, size_t bytes, void (*fill)(void* context, void* to), void* context) = nullptr;
 };
 
 /// Returns 0, or an ErrorKind with a message of at most `size` bytes, zero included.  Never throws.

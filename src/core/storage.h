@@ -52,6 +52,14 @@ public:
         materialize();
     }
 
+    /// Counts the calls in place that are over; so what was made of the content is known to be old.
+    uint64_t version() const noexcept { return version_.load(std::memory_order_relaxed); }
+    void note_write() noexcept { version_.fetch_add(1, std::memory_order_relaxed); }
+    /// Whether only calls change the content: not so where the host sees the memory, unless it is known to stay.
+    bool changes_by_calls_alone() const noexcept { return !host_visible() || stays_; }
+    /// Said of borrowed memory that nobody writes.
+    void set_stays() noexcept { stays_ = true; }
+
     bool host_visible() const noexcept { return host_visible_.load(std::memory_order_acquire); }
     /// Whether all live memory that shares this history lies in [begin, end).  Under the submission lock.
     bool shared_only_within(const char* begin, const char* end) const noexcept;
@@ -85,6 +93,8 @@ private:
     bool borrowed_ = false;
     std::atomic<bool> host_visible_{false};
     bool writable_ = true;
+    bool stays_ = false;
+    std::atomic<uint64_t> version_{0};
     std::atomic<bool> deferred_{false};
     History own_;
     std::multimap<uintptr_t, Storage*>::iterator place_;  // among the visible memory, while shared_ is there

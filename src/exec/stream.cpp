@@ -344,6 +344,9 @@ Ref<Error> Stream::execute(Work& work, bool on_caller) noexcept {
             error = again ? nullptr : explained(work, error, on_caller);
         }
     }
+    if (work.in_place) {
+        for (const auto& output : work.outputs) output->storage().note_write();
+    }
     if (!error && !work.cures_) return nullptr;
     std::lock_guard lock(submission());
     for (const auto& output : work.outputs) {

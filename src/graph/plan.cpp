@@ -58,6 +58,7 @@ public:
                            call.over != nullptr,
                            -1,
                            step_,
+                           -1,
                            nullptr};
         for (const Tensor* input : call.inputs) add_operand(*input);
         if (call.info.kind == NodeKind::Random) {
@@ -74,6 +75,13 @@ public:
                 results[static_cast<size_t>(i)] = make_tensor(i == 0 ? dtypes.result : dtypes.second, spec.shape, Device{});
                 slot_of(*results[static_cast<size_t>(i)], Plan::Slot::Kind::Arena, 0);
                 add_operand(*results[static_cast<size_t>(i)]);
+            }
+        }
+        if (call.info.kind == NodeKind::Product) {
+            for (uint32_t i = 0; i < planned.n_inputs && planned.kept < 0; ++i) {
+                if (plan_.slots[static_cast<size_t>(plan_.operands[planned.first + i].slot)].kind != Plan::Slot::Kind::Held) continue;
+                planned.kept = static_cast<int32_t>(plan_.kept.size());
+                plan_.kept.emplace_back();
             }
         }
         plan_.cost += estimate_cost(info, call.inputs, call.over ? call.over->shape() : spec.shape);

@@ -4,7 +4,9 @@
 
 #include <deque>
 #include <memory>
+#include <mutex>
 
+#include "core/memory.h"
 #include "graph/program.h"
 #include "ops/kernel.h"
 
@@ -15,6 +17,18 @@ struct Layout {
     Dims shape;
     Dims strides;
     bool operator==(const Layout&) const = default;
+};
+
+/// A block of the pool with what a kernel made of a tensor's content.
+class KeptBlock {
+public:
+    KeptBlock(size_t bytes, uint64_t version) : bytes(bytes), version(version), data(allocate(bytes)) {}
+    ~KeptBlock() { deallocate(data, bytes); }
+    KeptBlock(const KeptBlock&) = delete;
+    KeptBlock& operator=(const KeptBlock&) = delete;
+    const size_t bytes;
+    const uint64_t version;  // of the storage
+    void* const data;
 };
 
 class Plan {
@@ -43,6 +57,7 @@ public:
         bool in_place;
         int32_t random;                     // which one of random(); -1: it draws no numbers
         uint32_t step;                      // of the program
+        int32_t kept;                       // which one of kept; -1: none of its inputs stays what it is
         std::shared_ptr<const void> fused;  // several elementwise operators, as the backend prepared them; then there is no kernel to run
     };
     struct Random {
@@ -73,6 +88,13 @@ public:
     std::vector<int32_t> written;  // slots of inputs and held tensors that are written over
     int64_t arena_bytes = 0;
     double cost = 0;  // what one core needs for a run, in nanoseconds
+
+    /// What a call's kernel made of an input, for further runs.
+    struct Kept {
+        std::mutex lock;  // guards block
+        std::shared_ptr<const KeptBlock> block;
+    };
+    mutable std::deque<Kept> kept;
 
     // The sizes and strides that views point to.
     std::deque<Dims> dims;

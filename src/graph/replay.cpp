@@ -51,6 +51,42 @@ private:
     const Plan::Call* failed_ = nullptr;
 };
 
+/// Lets the kernel of a call find what it made of its constant input in earlier runs.
+class Keeper {
+public:
+    Keeper(const Plan& plan, const Plan::Call& call) noexcept : plan_(plan), call_(call) {}
+
+    static const void* keep(const KernelCall* of, int32_t input, size_t bytes, void (*fill)(void*, void*), void* context) {
+        Keeper& self = *static_cast<Keeper*>(of->host);
+        const Plan::Slot& slot = self.plan_.slots[static_cast<size_t>(self.plan_.operands[self.call_.first + static_cast<uint32_t>(input)].slot)];
+        if (slot.kind != Plan::Slot::Kind::Held) return nullptr;
+        const Storage& storage = self.plan_.held[static_cast<size_t>(slot.place)]->storage();
+        if (!storage.changes_by_calls_alone()) return nullptr;
+        Plan::Kept& kept = self.plan_.kept[static_cast<size_t>(self.call_.kept)];
+        const uint64_t version = storage.version();  // no call writes while this one reads
+        {
+            std::lock_guard lock(kept.lock);
+            self.block_ = kept.block;
+        }
+        if (self.block_ && self.block_->version == version && self.block_->bytes == bytes) return self.block_->data;
+        try {
+            self.block_ = std::make_shared<const KeptBlock>(bytes, version);
+        } catch (...) {  // it is quicker with it, and possible without
+            return nullptr;
+        }
+        fill(context, self.block_->data);
+        std::shared_ptr<const KeptBlock> before = self.block_;  // released after the lock
+        std::lock_guard lock(kept.lock);
+        std::swap(kept.block, before);
+        return self.block_->data;
+    }
+
+private:
+    const Plan& plan_;
+    const Plan::Call& call_;
+    std::shared_ptr<const KeptBlock> block_;  // stays while the kernel runs
+};
+
 void Run::run() {
     const Plan& plan = *plan_;
     failed_ = nullptr;
@@ -88,7 +124,8 @@ void Run::run() {
             if (call.random >= 0) {
                 run_kernel(call.kernel, with_numbers(*call.attributes, numbers_[static_cast<size_t>(call.random)]), in, out, call.in_place);
             } else {
-                run_kernel(call.kernel, *call.attributes, in, out, call.in_place);
+                Keeper keeper(plan, call);
+                run_kernel(call.kernel, *call.attributes, in, out, call.in_place, {nullptr, call.kept >= 0 ? &Keeper::keep : nullptr, &keeper});
             }
         } catch (...) {
             failed_ = &call;

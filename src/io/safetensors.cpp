@@ -263,6 +263,7 @@ std::vector<Entry> map(const std::string& path, Metadata& metadata) {
         }
         auto keeper = std::make_unique<std::shared_ptr<const Mapping>>(mapping);
         Ref<Storage> storage = Storage::borrow(place, static_cast<int64_t>(bytes), Device{}, false);
+        storage->set_stays();
         storage->set_lender({[](void* context) { delete static_cast<std::shared_ptr<const Mapping>*>(context); }, keeper.release()});
         entries.push_back({record.name, make_ref<Tensor>(record.dtype, record.shape, contiguous_strides(record.shape), 0, std::move(storage))});
         entries.back().tensor->born_with_data = true;

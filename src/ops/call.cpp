@@ -46,7 +46,7 @@ public:
         for (const auto& t : inputs) in.push_back(view_of(*t));
         for (const auto& t : outputs) out.push_back(view_of(*t));
         const bool found = outputs[0]->size_known();
-        run_kernel(kernel_, attributes_, {in.data(), in.size()}, {out.data(), out.size()}, in_place, found ? nullptr : &find_size, this);
+        run_kernel(kernel_, attributes_, {in.data(), in.size()}, {out.data(), out.size()}, in_place, {found ? nullptr : &find_size, nullptr, this});
     }
 
 private:

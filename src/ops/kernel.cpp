@@ -82,17 +82,24 @@ Attributes with_numbers(const Attributes& attributes, const Generator::State& st
 }
 
 void run_kernel(const Kernel& kernel, const Attributes& attributes, std::span<const View> inputs, std::span<View> outputs, bool in_place,
-                void (*find_size)(const KernelCall*, int64_t), void* host) {
+                const KernelHost& host) {
     const OpCode op = kernel.info->code;
     if (fails_on_purpose(op)) fail(ErrorKind::Error, "failed as it was told to");
-    const int64_t n = find_size ? -1 : count(outputs[0]);
+    const int64_t n = host.find_size ? -1 : count(outputs[0]);
     // Submitted all the same: a failure of its inputs is also its own, and places may be wrong where nothing stands either.
     if (n == 0 && !looks_at_places(op)) return;
     // Kernels leave the half of a byte alone that lies behind the last of an odd number of elements; here it is nobody's yet.
     if (is_packed(static_cast<DType>(outputs[0].dtype)) && !in_place && n % 2) static_cast<char*>(outputs[0].data)[n / 2] = 0;
-    const KernelCall call{
-        inputs.data(), static_cast<int32_t>(inputs.size()), static_cast<int32_t>(outputs.size()), outputs.data(), &attributes, &run_pieces, find_size,
-        host,          static_cast<int32_t>(kernel.compute)};
+    const KernelCall call{inputs.data(),
+                          static_cast<int32_t>(inputs.size()),
+                          static_cast<int32_t>(outputs.size()),
+                          outputs.data(),
+                          &attributes,
+                          &run_pieces,
+                          host.find_size,
+                          host.self,
+                          static_cast<int32_t>(kernel.compute),
+                          host.keep};
     char message[512];
     if (const int32_t kind = kernel.run(&call, message, sizeof message)) fail(static_cast<ErrorKind>(kind), "{}", message);
 }

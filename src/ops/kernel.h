@@ -25,10 +25,17 @@ uint64_t random_blocks(std::span<Tensor* const> inputs, const Dims& shape);
 /// The attributes of its kernel: the call's, and where it draws from.
 Attributes with_numbers(const Attributes& attributes, const Generator::State& state);
 
+/// What a kernel's caller does for it; see KernelCall.
+struct KernelHost {
+    void (*find_size)(const KernelCall*, int64_t) = nullptr;  // for results of unknown size, else null
+    decltype(KernelCall::keep) keep = nullptr;
+    void* self = nullptr;
+};
+
 /// Runs a kernel here and now; its loops go to the thread pool.  The views are of settled memory, and are as KernelCall wants them.
-/// `find_size`, with `host`, is for results of unknown size, else null.  Throws what went wrong, without the operator's name.
+/// Throws what went wrong, without the operator's name.
 void run_kernel(const Kernel& kernel, const Attributes& attributes, std::span<const View> inputs, std::span<View> outputs, bool in_place,
-                void (*find_size)(const KernelCall*, int64_t) = nullptr, void* host = nullptr);
+                const KernelHost& host = {});
 
 /// The same for elementwise operators that the backend prepared.
 void run_fused(const void* prepared, void* const* inputs, void* output);

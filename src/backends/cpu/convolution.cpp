@@ -191,9 +191,10 @@ bool convolve_by_onednn(const KernelCall& call, const ConvolutionShape& shape, c
         places.push_back(packed_bytes);
         packed_bytes += (static_cast<int64_t>(packer->packed_bytes()) + 4095) / 4096 * 4096;
     }
-    const Scratch packed(static_cast<size_t>(packed_bytes));
-    parallel_for(call, static_cast<int64_t>(packers.size()),
-                 [&](int64_t p) { packers[static_cast<size_t>(p)]->pack(weight, packed.as<char>() + places[static_cast<size_t>(p)]); });
+    const Prepared packed(call, 1, static_cast<size_t>(packed_bytes), [&](char* to) {
+        parallel_for(call, static_cast<int64_t>(packers.size()),
+                     [&](int64_t p) { packers[static_cast<size_t>(p)]->pack(weight, to + places[static_cast<size_t>(p)]); });
+    });
 
     int64_t in_row = shape.in_channels, out_row = shape.out_channels;  // elements of one step along the dimension that is cut
     for (int d = cut.dim + 1; d < 3; ++d) in_row *= shape.in[d], out_row *= shape.out[d];
@@ -202,7 +203,7 @@ bool convolve_by_onednn(const KernelCall& call, const ConvolutionShape& shape, c
         const int64_t bunch = at / strips, strip = at % strips;
         const Piece piece = piece_at(bunch, strip);
         const Kind& kind = kinds[kind_of(piece)];
-        kind.kernel->run(x + bunch * cut.images * in_image + piece.first * in_row, packed.as<char>() + places[kind.packed], bias,
+        kind.kernel->run(x + bunch * cut.images * in_image + piece.first * in_row, packed.data() + places[kind.packed], bias,
                          out + bunch * cut.images * out_image + strip * cut.rows * out_row);
     });
     return true;

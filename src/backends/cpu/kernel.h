@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <optional>
 #include <span>
 
 #include "backends/api.h"
@@ -75,6 +76,32 @@ public:
 private:
     const size_t bytes_;
     void* const data_;
+};
+
+/// What a kernel makes of an input before it computes: kept from run to run where the input stays what it is, else for the length of a
+/// scope.  `fill` is given the place.
+class Prepared {
+public:
+    template <class F>
+    Prepared(const KernelCall& call, int32_t input, size_t bytes, F&& fill) : data_(kept(call, input, bytes, fill)) {
+        if (data_) return;
+        room_.emplace(bytes);
+        fill(room_->as<char>());
+        data_ = room_->as<char>();
+    }
+    /// Null where nothing is kept.
+    template <class F>
+    static const char* kept(const KernelCall& call, int32_t input, size_t bytes, F&& fill) {
+        using Fill = std::remove_reference_t<F>;
+        if (!call.keep) return nullptr;
+        const auto run = [](void* context, void* to) { (*static_cast<Fill*>(context))(static_cast<char*>(to)); };
+        return static_cast<const char*>(call.keep(&call, input, bytes, run, const_cast<void*>(static_cast<const void*>(&fill))));
+    }
+    const char* data() const noexcept { return data_; }
+
+private:
+    std::optional<Scratch> room_;
+    const char* data_;
 };
 
 inline Dims shape_of(const View& view) {

@@ -41,6 +41,7 @@ void added(const KernelCall& call, double beta, double alpha) {
     const View& input = call.inputs[0];
     MatrixProduct p = product_of(call, call.inputs[1], call.inputs[2], 2);
     p.alpha = alpha, p.beta = beta;
+    p.b_input = 2;
     Matrices term;
     if (beta != 0) {  // what is multiplied with zero is not read: its NaN stays out
         term = matrices_of(input, true, p.batch);

@@ -169,6 +169,52 @@ bool OneDnnProduct::is_fast(DType dtype) {
     return tiles;
 }
 
+bool OneDnnProduct::packs_exactly(const OneDnnShape& packed) {
+    static std::mutex& mutex = []() -> std::mutex& {  // guards the answers
+        auto& made = *new std::mutex;
+        hold_at_fork(made);
+        return made;
+    }();
+    static auto& answers = *new std::unordered_map<OneDnnShape, bool, Hash>;
+    {
+        std::lock_guard lock(mutex);
+        if (const auto it = answers.find(packed); it != answers.end()) return it->second;
+    }
+    OneDnnShape plain = packed;
+    plain.packed_for = 0;
+    const auto extent = [](int64_t rows, int64_t row, int64_t columns, int64_t column) {
+        return static_cast<size_t>((rows - 1) * row + (columns - 1) * column + 1);
+    };
+    const size_t n_a = extent(packed.m, packed.a_row, packed.k, packed.a_column), n_b = extent(packed.k, packed.b_row, packed.n, packed.b_column),
+                 n_c = extent(packed.m, packed.c_row, packed.n, 1), element = static_cast<size_t>(size_of(packed.operands));
+    const Scratch a(n_a * element), b(n_b * element), c(n_c * sizeof(float)), other(n_c * sizeof(float));
+    uint32_t state = 1;
+    const auto fill = [&](const Scratch& room, size_t n) {
+        for (size_t i = 0; i < n; ++i) {  // numbers around 1 with all bits in use; the upper half alone is a bfloat16
+            state = state * 1664525u + 1013904223u;
+            const uint32_t bits = 0x3F000000u | (state >> 8 & 0xFFFFFFu);
+            if (element == 4) {
+                room.as<uint32_t>()[i] = bits;
+            } else {
+                room.as<uint16_t>()[i] = static_cast<uint16_t>(bits >> 16);
+            }
+        }
+    };
+    fill(a, n_a), fill(b, n_b);
+    std::memset(c.as<void>(), 0, n_c * sizeof(float));
+    std::memset(other.as<void>(), 0, n_c * sizeof(float));
+    const auto with = find_or_make(packed), without = find_or_make(plain);
+    const Scratch panel(with->packed_bytes());
+    with->pack(b.as<void>(), panel.as<void>());
+    with->run(a.as<void>(), panel.as<void>(), c.as<void>());
+    without->run(a.as<void>(), b.as<void>(), other.as<void>());
+    const bool same = std::memcmp(c.as<void>(), other.as<void>(), n_c * sizeof(float)) == 0;
+    std::lock_guard lock(mutex);
+    if (answers.size() >= kCachedKernels) answers.clear();
+    answers.emplace(packed, same);
+    return same;
+}
+
 std::shared_ptr<const OneDnnProduct> OneDnnProduct::find(const OneDnnShape& shape) {
     // Pieces of one product, and calls in a loop, ask for the same kernel again and again.
     thread_local std::pair<OneDnnShape, std::shared_ptr<const OneDnnProduct>> last;

@@ -35,6 +35,9 @@ public:
     virtual std::string_view name() const = 0;
     /// Throws Failure when oneDNN cannot make one.
     static std::shared_ptr<const OneDnnProduct> find(const OneDnnShape& shape);
+    /// Whether the product of a shape with a packed right side comes to the same bits as without.  For long sums it often does not: they
+    /// are then cut in other places.  Found out by trying, once for each shape.
+    static bool packs_exactly(const OneDnnShape& packed);
     virtual ~OneDnnProduct() = default;
     /// Bytes of B in packed form.
     virtual size_t packed_bytes() const = 0;

@@ -1,6 +1,7 @@
 #include "backends/cpu/product.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "backends/cpu/convert.h"
@@ -306,27 +307,45 @@ void multiply_onednn(const KernelCall& call, const MatrixProduct& p) {
     const Tiling tile(p, narrow ? p.c.columns : 256);
     const int64_t tiles_n = (p.c.columns + tile.n - 1) / tile.n;
     const double operations = 2.0 * static_cast<double>(p.c.rows) * static_cast<double>(p.c.columns) * static_cast<double>(k);
-    // The kernel packs for itself, once for each tile of rows; doing it once is 5 % of 2048^3 and nothing of 1024^3.
-    const bool packed = numel(p.batch) == 1 && (operations >= kPacked || narrow) && p.c.rows >= 2 * tile.m;
     const int64_t to_row = size_of(produced) == size_of(p.dtype) ? p.c.row : 0;
-    const auto shape_of_tile = [&](int64_t m, int64_t n) {
+    const auto shape_of = [&](int64_t m, int64_t n, bool packed) {
         return OneDnnShape{p.dtype, produced, m, n, k, p.a.row, p.a.column, p.b.row, p.b.column, to_row ? to_row : n, packed ? std::min(tile.m, p.c.rows) : 0};
     };
+    const auto find_kernel = [&](int64_t m, int64_t n, bool packed) { return OneDnnProduct::find(shape_of(m, n, packed)); };
     // What it has no fast kernel for, it computes all the same.
-    if (narrow && OneDnnProduct::find(shape_of_tile(tile.m, tile.n))->name().starts_with("ref")) return multiply_blocked(call, p);
-    std::unique_ptr<Scratch> panels;
-    int64_t panel_bytes = 0;
-    if (packed) {
-        panel_bytes = static_cast<int64_t>((OneDnnProduct::find(shape_of_tile(tile.m, tile.n))->packed_bytes() + 4095) / 4096 * 4096);
-        panels = std::make_unique<Scratch>(static_cast<size_t>(panel_bytes * tiles_n));
+    if (narrow && find_kernel(tile.m, tile.n, false)->name().starts_with("ref")) return multiply_blocked(call, p);
+
+    // The kernel packs for itself, once for each tile of rows; doing it once is 5 % of 2048^3 and nothing of 1024^3.  What stays is
+    // packed once for all runs.
+    const bool one = numel(p.batch) == 1, pays = one && (operations >= kPacked || narrow) && p.c.rows >= 2 * tile.m;
+    size_t panel_bytes = 0;
+    const auto pack = [&](char* to) {
         parallel_for(call, tiles_n, [&](int64_t j) {
-            OneDnnProduct::find(shape_of_tile(tile.m, std::min(tile.n, p.c.columns - j * tile.n)))
-                ->pack(from_b(p, 0, j * tile.n), panels->as<char>() + j * panel_bytes);
+            find_kernel(tile.m, std::min(tile.n, p.c.columns - j * tile.n), true)->pack(from_b(p, 0, j * tile.n), to + j * static_cast<int64_t>(panel_bytes));
         });
+    };
+    const char* panels = nullptr;
+    std::optional<Scratch> room;
+    const auto exact = [&] {  // or else it is as it is without being kept
+        for (const int64_t m : {std::min(tile.m, p.c.rows), p.c.rows % tile.m}) {
+            for (const int64_t n : {std::min(tile.n, p.c.columns), p.c.columns % tile.n}) {
+                if (m > 0 && n > 0 && !OneDnnProduct::packs_exactly(shape_of(m, n, true))) return false;
+            }
+        }
+        return true;
+    };
+    if (pays || (one && call.keep && exact())) {
+        panel_bytes = (find_kernel(tile.m, tile.n, true)->packed_bytes() + 4095) / 4096 * 4096;
+        panels = Prepared::kept(call, p.b_input, panel_bytes * static_cast<size_t>(tiles_n), pack);
+    }
+    if (pays && !panels) {
+        room.emplace(panel_bytes * static_cast<size_t>(tiles_n));
+        pack(room->as<char>());
+        panels = room->as<char>();
     }
     for_tiles(call, p, produced, tile, [&](const Tile& t, char* to, int64_t, const Tile&) {
-        const void* const b = packed ? panels->as<char>() + t.j / tile.n * panel_bytes : from_b(p, t.index, t.j);
-        OneDnnProduct::find(shape_of_tile(t.m, t.n))->run(from_a(p, t.index, t.i), b, to);
+        const void* const b = panels ? panels + static_cast<size_t>(t.j / tile.n) * panel_bytes : from_b(p, t.index, t.j);
+        find_kernel(t.m, t.n, panels != nullptr)->run(from_a(p, t.index, t.i), b, to);
     });
 }
 

@@ -24,6 +24,7 @@ struct MatrixProduct {
     DType dtype;
     double alpha = 1, beta = 1;
     Matrices* added = nullptr;  // broadcast to the result with strides of 0
+    int32_t b_input = 1;        // which input of the call b is
 };
 
 /// The sum of products of float16 and bfloat16 and what is added are float32; they are rounded once.
