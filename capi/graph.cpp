@@ -3,8 +3,10 @@
 #include <cstring>
 
 #include "boundary.h"
+#include "graph/audit.h"
 #include "graph/capture.h"
 #include "graph/graph_file.h"
+#include "ops/kernel.h"
 
 using namespace clikart;
 
@@ -198,6 +200,52 @@ int clikart_graph_run(const clikart_graph* graph, const clikart_tensor* const* i
         list.add_list("graph_run", inputs, n_inputs);
         return hand_out(g.run(list.span()), outputs);
     });
+}
+
+int clikart_graph_run_into(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs, clikart_tensor* const* outputs, size_t n_outputs) {
+    return guarded([&] {
+        const ModelGraph& g = checked_graph(graph, "graph_run_into");
+        OperandList list, into;
+        list.add_list("graph_run_into", inputs, n_inputs);
+        into.add_list("graph_run_into", const_cast<const clikart_tensor* const*>(outputs), n_outputs);
+        g.run_into(list.span(), into.span());
+        return 0;
+    });
+}
+
+int64_t clikart_graph_peak(const clikart_graph* graph, const int64_t* sizes, const size_t* ranks, size_t n_inputs) {
+    return guarded([&] {
+        const ModelGraph& g = checked_graph(graph, "graph_peak");
+        std::vector<Dims> shapes;
+        if (!ranks) {
+            for (const int32_t input : g.program().inputs) shapes.push_back(g.program().steps[static_cast<size_t>(input)].shape);
+            return g.peak(std::move(shapes));
+        }
+        for (size_t i = 0; i < n_inputs; ++i) {
+            if (ranks[i] > 0 && !sizes) fail(ErrorKind::Type, "graph_peak: the sizes are NULL");
+            shapes.emplace_back(std::span(sizes, ranks[i]));
+            sizes += ranks[i];
+        }
+        return g.peak(std::move(shapes));
+    });
+}
+
+const char* clikart_graph_audit(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs) {
+    return guarded([&]() -> const char* {
+        thread_local std::string differs;
+        OperandList list;
+        list.add_list("graph_audit", inputs, n_inputs);
+        differs = audit(checked_graph(graph, "graph_audit"), list.span());
+        return differs.c_str();
+    });
+}
+
+bool clikart_graph_can_be_audited(const clikart_graph* graph) {
+    return graph && can_be_audited(from_handle<ModelGraph>(graph)->recorded());
+}
+
+void clikart_spoil_fused(bool spoil) {
+    spoil_fused(spoil);
 }
 
 int clikart_graph_run_named(const clikart_graph* graph, const char* const* names, const clikart_tensor* const* inputs, size_t n_inputs,

@@ -4,6 +4,7 @@
 #include "boundary.h"
 #include "core/memory.h"
 #include "ops/kernel.h"
+#include "ops/profile.h"
 
 using namespace clikart;
 
@@ -39,6 +40,20 @@ int64_t clikart_memory_set_limit(int64_t bytes) {
     const int64_t before = memory_use().limit;
     set_memory_limit(bytes < 0 ? INT64_MAX : bytes);
     return before == INT64_MAX ? -1 : before;
+}
+
+int clikart_profile_begin(void) {
+    return guarded([] {
+        profile::begin();
+        return 0;
+    });
+}
+
+int clikart_profile_end(const char* path) {
+    return guarded([&] {
+        profile::end(checked_text(path, "profile", "the path"));
+        return 0;
+    });
 }
 
 int clikart_fail_kernel(clikart_op_code op, int64_t after) {

@@ -68,6 +68,7 @@ from .linalg import einsum
 from .log import set_log_hook
 from .ops import *  # noqa: F403
 from .ops import __all__ as _operators
+from .profiling import profile
 from .random import Generator, get_rng_state, manual_seed, set_rng_state
 from .scopes import device, eager, meta_init, stream, synchronous, tracing
 from .shaping import allclose, aminmax, cat, chunk, clone, contiguous, meshgrid, split, swapaxes, tensor_split, unbind
@@ -171,6 +172,7 @@ __all__ = [  # noqa: PLE0604
     "num_threads",
     "ones",
     "rand",
+    "profile",
     "rand_like",
     "randn",
     "randn_like",

@@ -6,6 +6,7 @@ import copy
 import enum
 import functools
 import itertools
+import random
 import threading
 import types
 from collections import deque
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from ._enums import ClikaRTError, ClikaRTRuntimeError, ClikaRTTypeError, ClikaRTValueError
-from ._library import c_text, check, ffi, lib, text
+from ._library import c_text, check, check_pointer, ffi, lib, text
 from .capture import Copies, NoKeyError, Outputs, Recording, argument_names, fixed_key, is_kept, numbered, optimization, require_list
 from .dtype import DType
 from .graph import ModelGraph
@@ -70,17 +71,26 @@ class _Entry:
     #: When it was last replayed.
     used: int = 0
 
+    def check(self, handles: Any, count: int) -> None:
+        """Raises where the graph does not compute what its operators do one by one; what cannot be run twice is passed over."""
+        graph = self.graph._handle
+        if not lib.clikart_graph_can_be_audited(graph):
+            return
+        if differs := text(check_pointer(lib.clikart_graph_audit(graph, handles, count))):
+            raise ClikaRTRuntimeError(f"compile: a replay does not compute what its operators do one by one: {differs}")
+
 
 class Compiled:
     """What :func:`compile` makes of a function: called like it.  Any number of threads may call it."""
 
-    def __init__(self, fn: Callable[..., Any], specs: Sequence[TensorSpec] | None, dynamic: bool, fullgraph: bool, optimize: int) -> None:
+    def __init__(self, fn: Callable[..., Any], specs: Sequence[TensorSpec] | None, dynamic: bool, fullgraph: bool, optimize: int, audit: float) -> None:
         functools.update_wrapper(self, fn, updated=())
         self._fn = fn
         self._specs = specs
         self._dynamic = dynamic
         self._fullgraph = fullgraph
         self._optimize = optimize
+        self._audit = audit
         # Replaced as a whole, and looked into without a lock: keys may be objects of the user's, whose comparison runs anything.
         self._entries: dict[Hashable, _Entry] = {}
         self._clock = itertools.count()
@@ -193,7 +203,10 @@ class Compiled:
             if not bound_anew:
                 entry.used = next(self._clock)
                 try:
-                    return entry.outputs.build(entry.graph.run_handles(given, len(handles)))
+                    results = entry.graph.run_handles(given, len(handles))
+                    if self._audit and random.random() < self._audit:
+                        entry.check(given, len(handles))
+                    return entry.outputs.build(results)
                 except ClikaRTError:  # perhaps the function would catch what other sizes are refused with
                     if not self._dynamic or key not in entries:
                         raise
@@ -238,7 +251,7 @@ class Compiled:
         return ""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
-        return Compiled(copy.deepcopy(self._fn, memo), self._specs, self._dynamic, self._fullgraph, self._optimize)
+        return Compiled(copy.deepcopy(self._fn, memo), self._specs, self._dynamic, self._fullgraph, self._optimize, self._audit)
 
     def _check_list(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Refuses what does not fit the specs; other sizes are captured anew."""
@@ -343,11 +356,11 @@ def _reason(before: list[str], now: list[str], bound_anew: str) -> str:
 
 @overload
 def compile(
-    fn: Callable[..., Any], specs: Sequence[TensorSpec] | None = None, *, dynamic: bool = False, fullgraph: bool = False, optimize: int = 2
+    fn: Callable[..., Any], specs: Sequence[TensorSpec] | None = None, *, dynamic: bool = False, fullgraph: bool = False, optimize: int = 2, audit: float = 0.0
 ) -> Compiled: ...
 @overload
 def compile(
-    fn: None = None, specs: Sequence[TensorSpec] | None = None, *, dynamic: bool = False, fullgraph: bool = False, optimize: int = 2
+    fn: None = None, specs: Sequence[TensorSpec] | None = None, *, dynamic: bool = False, fullgraph: bool = False, optimize: int = 2, audit: float = 0.0
 ) -> Callable[[Callable[..., Any]], Compiled]: ...
 def compile(
     fn: Callable[..., Any] | None = None,
@@ -356,6 +369,7 @@ def compile(
     dynamic: bool = False,
     fullgraph: bool = False,
     optimize: int = 2,
+    audit: float = 0.0,
 ) -> Compiled | Callable[[Callable[..., Any]], Compiled]:
     """Wraps a function or module: its first call runs and is recorded as a graph, later ones replay the graph.
 
@@ -371,6 +385,8 @@ def compile(
         dynamic: keep one graph for inputs of all sizes, as long as the function never looks at a size itself.
         fullgraph: raise RuntimeError at what cannot be recorded.
         optimize: 0 keeps the steps as they were recorded, 1 and 2 put steps together; the results have the same bits for all.
+        audit: the share of replays, from 0 to 1, that are also computed operator by operator and compared bit by bit; RuntimeError, with
+            the first node that differs, where they do not agree.  Graphs that write over memory or draw random numbers are passed over.
 
     Raises:
         TypeError: ``fn`` cannot be called, or ``specs`` are none.
@@ -385,12 +401,14 @@ def compile(
         State.Compiled 0
     """
     if fn is None:
-        return functools.partial(compile, specs=specs, dynamic=dynamic, fullgraph=fullgraph, optimize=optimize)
+        return functools.partial(compile, specs=specs, dynamic=dynamic, fullgraph=fullgraph, optimize=optimize, audit=audit)
     if not callable(fn):
         raise ClikaRTTypeError(f"compile: expected a function, got {type(fn).__name__}")
+    if isinstance(audit, bool) or not isinstance(audit, (int, float)) or not 0 <= audit <= 1:
+        raise ClikaRTValueError(f"compile: audit is a share from 0 to 1, got {audit!r}")
     if specs is not None:
         if not isinstance(specs, (list, tuple)) or not all(isinstance(spec, TensorSpec) for spec in specs):
             raise ClikaRTTypeError("compile: specs are a list of TensorSpec")
         if len({spec.name for spec in specs}) < len(specs):
             raise ClikaRTValueError(f"compile: two inputs have one name: {[spec.name for spec in specs]}")
-    return Compiled(fn, None if specs is None else list(specs), dynamic, fullgraph, optimization("compile", optimize))
+    return Compiled(fn, None if specs is None else list(specs), dynamic, fullgraph, optimization("compile", optimize), audit)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import graph_text
-from ._enums import ClikaRTTypeError, NodeKind, OpCode
+from . import graph_page, graph_text
+from ._enums import ClikaRTTypeError, ClikaRTValueError, NodeKind, OpCode
 from ._library import attend, c_text, check, check_pointer, ffi, lib, origins, text
+from ._refused import int_argument
 from .dtype import DType
 from .files import naming_file, path_bytes
 from .scopes import apply, scoped
@@ -105,16 +106,58 @@ class ModelGraph:
         with naming_file("graph.save", path):
             check(lib.clikart_graph_save(self._handle, c_text(path_bytes(path, "graph.save"), "graph.save")))
 
-    def run(self, inputs: Iterable[Tensor] | Mapping[str, Tensor]) -> list[Tensor]:
+    def to_html(self) -> str:
+        """The graph as one page for a browser, which needs nothing else: a drawing, and a table with the line each node comes from."""
+        names = self.output_names()
+        outputs = [(name, check(lib.clikart_graph_output_node(self._handle, i))) for i, name in enumerate(names)]
+        return graph_page.page(self.nodes(), self.input_names(), outputs)
+
+    def peak(self, shapes: Sequence[Sequence[int]] | Mapping[str, Sequence[int]] | None = None) -> int:
+        """How many bytes a run takes, its results included; what kernels take for themselves for a while comes on top.
+
+        Args:
+            shapes: of the inputs, in their order or by name; without it those that the graph was recorded for.
+
+        Raises:
+            ValueError: shapes that do not fit.
+            NotImplementedError: the graph's memory depends on more than the shapes.
+        """
+        if shapes is None:
+            return check(lib.clikart_graph_peak(self._handle, ffi.NULL, ffi.NULL, 0))
+        if isinstance(shapes, Mapping):
+            if set(shapes) != set(self.input_names()):
+                raise ClikaRTValueError(f"peak: shapes of {sorted(shapes)} given, the graph has the inputs {self.input_names()}")
+            shapes = [shapes[name] for name in self.input_names()]
+        sizes = [int_argument("peak", "shapes", size) for shape in shapes for size in shape]
+        return check(lib.clikart_graph_peak(self._handle, sizes, [len(shape) for shape in shapes], len(shapes)))
+
+    def audit(self, inputs: Iterable[Tensor]) -> str:
+        """Runs the graph as always and operator by operator, as it was recorded, and compares all bits.
+
+        Returns:
+            Nothing when they agree, else what differs first: a node, with the line it comes from.
+
+        Raises:
+            NotImplementedError: the graph writes over memory or draws random numbers, so it cannot be run twice for the same.
+        """
+        handles = [_handle_of(t) for t in inputs]
+        if scoped:
+            apply()
+        return text(check_pointer(lib.clikart_graph_audit(self._handle, handles, len(handles))))
+
+    def run(self, inputs: Iterable[Tensor] | Mapping[str, Tensor], out: Sequence[Tensor] | None = None) -> list[Tensor]:
         """Runs the graph.
 
         Args:
             inputs: tensors in the order of ``input_names()``, or by name.
+            out: tensors that the results are written to, one for each, of its shape and dtype; they are then what is returned.
 
         Raises:
             ValueError: a wrong number of inputs, a wrong name or a wrong shape.
             TypeError: a wrong dtype.
         """
+        if out is not None:
+            return self._run_into(inputs, out)
         if type(inputs) is list:
             handles = [_handle_of(t) for t in inputs]
             return self.run_handles(handles, len(handles))
@@ -129,6 +172,23 @@ class ModelGraph:
             apply()
         outputs = ffi.new(_HANDLES, self._n_outputs)
         return self._results(lib.clikart_graph_run_named(self._handle, names, handles, len(handles), outputs, self._n_outputs), outputs)
+
+    def _run_into(self, inputs: Iterable[Tensor] | Mapping[str, Tensor], out: Sequence[Tensor]) -> list[Tensor]:
+        if isinstance(inputs, Mapping):
+            names = self.input_names()
+            if set(inputs) != set(names):
+                raise ClikaRTValueError(f"run: inputs named {sorted(inputs)} given, the graph has {names}")
+            inputs = [inputs[name] for name in names]
+        if isinstance(out, Tensor) or not isinstance(out, Sequence):
+            raise ClikaRTTypeError(f"run: out is a list of tensors, got {type(out).__name__}")
+        handles, into = [_handle_of(t) for t in inputs], [_handle_of(t) for t in out]
+        if scoped:
+            apply()
+        status = lib.clikart_graph_run_into(self._handle, handles, len(handles), into, len(into))
+        if origins:
+            attend()
+        check(status)
+        return list(out)
 
     def run_handles(self, handles: Any, count: int) -> list[Tensor]:
         """As :meth:`run`, for those who have the handles at hand, as a list or an array."""

@@ -11,7 +11,7 @@ from ._enums import NodeKind, OpCode
 if TYPE_CHECKING:
     from .graph import Node
 
-_LEAVES = (NodeKind.Input, NodeKind.External, NodeKind.Constant)
+LEAVES = (NodeKind.Input, NodeKind.External, NodeKind.Constant)
 
 
 def title(node: Node) -> str:
@@ -21,13 +21,13 @@ def title(node: Node) -> str:
 
 def result_bytes(node: Node) -> int:
     """What the result takes; views take nothing."""
-    return 0 if node.kind in (NodeKind.View, *_LEAVES) else math.ceil(node.shape.numel() * node.dtype.bits / 8)
+    return 0 if node.kind in (NodeKind.View, *LEAVES) else math.ceil(node.shape.numel() * node.dtype.bits / 8)
 
 
 def operations(node: Node, nodes: Sequence[Node]) -> int:
     """Roughly how many numbers are multiplied or added: two for each step of a product's sums, one for each element of all else."""
     elements = node.shape.numel()
-    if node.kind in (NodeKind.View, *_LEAVES):
+    if node.kind in (NodeKind.View, *LEAVES):
         return 0
     count = elements * len(node.epilogues)
     if node.kind is NodeKind.Product:
@@ -56,7 +56,7 @@ def summary(nodes: Sequence[Node], names: Sequence[str]) -> str:
     lines = [
         "  ".join(cell.rjust(w) if column in (0, 4, 5) else cell.ljust(w) for column, (cell, w) in enumerate(zip(row, widths, strict=True))) for row in rows
     ]
-    computing = sum(node.kind not in _LEAVES for node in nodes)
+    computing = sum(node.kind not in LEAVES for node in nodes)
     total_bytes, total = sum(map(result_bytes, nodes)), sum(operations(node, nodes) for node in nodes)
     return "\n".join([*(line.rstrip() for line in lines), f"{computing} of {len(nodes)} nodes compute; {total_bytes:,} bytes of results, {total:,} operations"])
 
@@ -67,7 +67,7 @@ def dot(nodes: Sequence[Node], input_names: Sequence[str], outputs: Sequence[tup
     inputs = iter(input_names)
     for number, node in enumerate(nodes):
         what = f"Input {next(inputs)}" if node.kind is NodeKind.Input else title(node)
-        style = ", style=dashed" if node.kind in _LEAVES else ""
+        style = ", style=dashed" if node.kind in LEAVES else ""
         lines.append(f"  n{number} [label={_quoted(f'{what}{chr(10)}{node.dtype.name} {list(node.shape)}')}{style}]")
         lines += [f"  n{read} -> n{number}" for read in node.inputs]
     for i, (name, number) in enumerate(outputs):

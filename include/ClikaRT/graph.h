@@ -56,6 +56,19 @@ public:
         return found;
     }
 
+    /// Runs on inputs in order; the results go to tensors of the caller's, one for each output, of its shape and dtype.
+    void run_into(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const {
+        const auto given = detail::handles(inputs), into = detail::handles(outputs);
+        detail::check(clikart_graph_run_into(handle(), given.data(), given.size(), const_cast<clikart_tensor* const*>(into.data()), into.size()));
+    }
+    /// How many bytes a run takes, its results included, for the shapes it was recorded for; what kernels take for a while comes on top.
+    std::int64_t peak() const { return detail::check(clikart_graph_peak(handle(), nullptr, nullptr, 0)); }
+    /// Runs the graph as always and operator by operator, and compares all bits: empty when they agree, else what differs first.
+    std::string audit(const std::vector<Tensor>& inputs) const {
+        const auto given = detail::handles(inputs);
+        return detail::check(clikart_graph_audit(handle(), given.data(), given.size()));
+    }
+
     /// Writes the graph, with the tensors it holds, to a file.  Throws OsError.
     void save(const std::string& path) const { detail::check(clikart_graph_save(handle(), path.c_str())); }
     /// Reads one.  Nothing in the file is trusted; it has to stay as it is while the graph lives.  Throws OsError, ValueError.

@@ -88,6 +88,7 @@ ModelGraph::ModelGraph(Recording recording, std::span<Tensor* const> outputs, st
     for (Tensor* output : outputs) program_.outputs.push_back(number_of(*meant(output)));
 
     const bool writes = std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.in_place; });
+    for (size_t i = 0; i < steps.size(); ++i) steps[i].recorded = static_cast<int32_t>(i);
     recorded_ = program_;
     recorded_.find_ends();
     if (options.optimize > 0) {
@@ -173,13 +174,65 @@ std::shared_ptr<const Plan> ModelGraph::plan_for(std::span<Tensor* const> inputs
     return plan;
 }
 
+/// Whether the run can be one piece of work; else its calls are made one by one.
+bool ModelGraph::is_planned(std::span<Tensor* const> inputs) const {
+    const auto on_meta = [](const Tensor* input) { return input->storage().is_meta(); };
+    return plannable_ && thread_mode() == Mode::Eager && !thread_settings.recording && thread_device().type == DeviceType::Cpu &&
+           std::none_of(inputs.begin(), inputs.end(), on_meta);
+}
+
 std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const {
     check_inputs(inputs);
     if (memory_is_shared(inputs)) return interpret(recorded_, inputs);
-    const auto on_meta = [](const Tensor* input) { return input->storage().is_meta(); };
-    const bool planned = plannable_ && thread_mode() == Mode::Eager && !thread_settings.recording && thread_device().type == DeviceType::Cpu &&
-                         std::none_of(inputs.begin(), inputs.end(), on_meta);
-    return planned ? submit_run(plan_for(inputs), inputs) : interpret(program_, inputs);
+    return is_planned(inputs) ? submit_run(plan_for(inputs), inputs) : interpret(program_, inputs);
+}
+
+void ModelGraph::run_into(std::span<Tensor* const> inputs, std::span<Tensor* const> outputs) const {
+    if (outputs.size() != output_names_.size()) {
+        fail(ErrorKind::Value, "run: {} outputs given, the graph has {}: {}", outputs.size(), output_names_.size(), listed(output_names_));
+    }
+    check_inputs(inputs);
+    if (!memory_is_shared(inputs) && is_planned(inputs)) {
+        const std::shared_ptr<const Plan> plan = plan_for(inputs);
+        if (can_run_into(*plan, inputs, outputs)) {
+            submit_run(plan, inputs, outputs);
+            return;
+        }
+    }
+    std::vector<Ref<Tensor>> results = run(inputs);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        if (outputs[i]->dtype() != results[i]->dtype() || !(outputs[i]->shape() == results[i]->shape())) {
+            fail(outputs[i]->dtype() != results[i]->dtype() ? ErrorKind::Type : ErrorKind::Value,
+                 "run: output '{}' is {}, a tensor for it was given that is {}", output_names_[i], describe(*results[i]), describe(*outputs[i]));
+        }
+    }
+    for (Ref<Tensor>& result : results) {  // one may be an input, which is also a place for another
+        const bool is_place = std::any_of(outputs.begin(), outputs.end(), [&](const Tensor* to) { return overlaps(*to, *result); });
+        Tensor* const operands[] = {result.get()};
+        if (is_place) result = call(OpCode::Copy, operands, Attributes{});
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) copy_into(*outputs[i], *results[i]);
+}
+
+int64_t ModelGraph::peak(std::vector<Dims> shapes) const {
+    if (shapes.size() != program_.inputs.size()) {
+        fail(ErrorKind::Value, "peak: {} shapes given, the graph has {} inputs: {}", shapes.size(), program_.inputs.size(), listed(input_names_));
+    }
+    if (!plannable_) fail(ErrorKind::NotImplemented, "peak: the memory of a run depends on more than the inputs' shapes");
+    std::vector<Layout> layouts;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+        const Step& expected = program_.steps[static_cast<size_t>(program_.inputs[i])];
+        checked_numel(shapes[i], "peak");
+        if (any_sizes_ ? shapes[i].rank() != expected.shape.rank() : !(shapes[i] == expected.shape)) {
+            fail(ErrorKind::Value, "peak: input '{}' is given the shape {}, the graph was traced for {} {}", input_names_[i], to_string(shapes[i]),
+                 name_of(expected.dtype), any_sizes_ ? fmt::format("of rank {}", expected.shape.rank()) : to_string(expected.shape));
+        }
+        layouts.push_back({shapes[i], contiguous_strides(shapes[i])});
+    }
+    const std::shared_ptr<const Plan> plan = make_plan(program_, std::move(layouts));
+    int64_t bytes = plan->arena_bytes;
+    for (const Plan::Fresh& fresh : plan->fresh) bytes += bytes_of(fresh.dtype, numel(fresh.shape));
+    return bytes;
 }
 
 std::vector<Ref<Tensor>> ModelGraph::run_named(std::span<const std::string_view> names, std::span<Tensor* const> inputs) const {

@@ -46,12 +46,19 @@ public:
     /// Submits all steps, as one call where the thread computes eagerly; returns one tensor for each output.  Throws ValueError for a wrong number of inputs or
     /// a wrong shape and TypeError for a wrong dtype, showing what was expected.
     std::vector<Ref<Tensor>> run(std::span<Tensor* const> inputs) const;
+    /// The same; the results go to tensors of the caller's, of the outputs' shapes and dtypes.  Throws ValueError and TypeError for others,
+    /// and for memory that cannot be written.
+    void run_into(std::span<Tensor* const> inputs, std::span<Tensor* const> outputs) const;
+    /// How many bytes a run takes from the pool, its results included, on dense inputs of these shapes; what kernels take for themselves
+    /// for a while comes on top.  Throws as run() does, and NotImplementedError where that depends on more than shapes.
+    int64_t peak(std::vector<Dims> shapes) const;
     /// The same with inputs by name.  Throws ValueError for unknown, missing and repeated names.
     std::vector<Ref<Tensor>> run_named(std::span<const std::string_view> names, std::span<Tensor* const> inputs) const;
 
 private:
     void check_inputs(std::span<Tensor* const> inputs) const;
     bool memory_is_shared(std::span<Tensor* const> inputs) const;
+    bool is_planned(std::span<Tensor* const> inputs) const;
     std::shared_ptr<const Plan> plan_for(std::span<Tensor* const> inputs) const;
 
     Program program_, recorded_;

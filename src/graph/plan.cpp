@@ -59,7 +59,8 @@ public:
                            -1,
                            step_,
                            -1,
-                           nullptr};
+                           nullptr,
+                           {}};
         for (const Tensor* input : call.inputs) add_operand(*input);
         if (call.info.kind == NodeKind::Random) {
             planned.random = static_cast<int32_t>(plan_.random.size());
@@ -225,6 +226,7 @@ void Planner::fuse() {
     if (!prepared) return;
     Plan::Call call = plan_.calls.back();
     call.fused = std::shared_ptr<const void>(prepared, backend.release_fused);
+    for (const FusedPart& part : parts) call.title += fmt::format("{}{}", call.title.empty() ? "" : " + ", op_info(static_cast<OpCode>(part.op)).name);
     call.first = plan_.calls[first].first;
     call.n_inputs = static_cast<uint32_t>(inputs.size());
     call.in_place = plan_.calls[first].in_place;
@@ -315,6 +317,7 @@ std::shared_ptr<const Plan> make_plan(const Program& program, std::vector<Layout
     planner.fuse();
     for (const Ref<Tensor>& output : outputs) planner.add_output(*output, inputs);
     planner.lay_out();
+    for (const Step& step : program.steps) plan->places.push_back(step.place);
     plan->layouts = std::move(layouts);
     return plan;
 }

@@ -59,6 +59,7 @@ public:
         uint32_t step;                      // of the program
         int32_t kept;                       // which one of kept; -1: none of its inputs stays what it is
         std::shared_ptr<const void> fused;  // several elementwise operators, as the backend prepared them; then there is no kernel to run
+        std::string title;                  // the operators, where they are several
     };
     struct Random {
         Ref<Generator> generator;  // null: the process's own
@@ -77,7 +78,8 @@ public:
         int64_t offset;  // elements from the slot's start
     };
 
-    std::vector<Layout> layouts;  // of the inputs it is for
+    std::vector<Ref<Origin>> places;  // where the program's steps come from
+    std::vector<Layout> layouts;      // of the inputs it is for
     std::vector<Slot> slots;
     std::vector<Operand> operands;
     std::vector<Call> calls;

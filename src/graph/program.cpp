@@ -5,6 +5,12 @@
 
 namespace clikart {
 
+std::string title_of(const Step& step) {
+    std::string title = op_info(step.op).name;
+    for (const Epilogue& epilogue : step.epilogues) title += fmt::format(" + {}", op_info(epilogue.op).name);
+    return title;
+}
+
 std::vector<int32_t> Program::count_uses() const {
     std::vector<int32_t> uses(steps.size(), 0);
     for (const Step& step : steps) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/origin.h"
@@ -32,6 +33,7 @@ struct Step {
     Ref<Generator> generator;         // of a random operator that was given one
     std::vector<Epilogue> epilogues;  // the last one's result is the step's
     std::vector<int32_t> ends;        // values nobody needs after this step; see find_ends()
+    int32_t recorded = -1;            // the step of the program as it was recorded that makes the same value
     size_t extra = 0;                 // inputs behind the operator's own, which only epilogues read
     Ref<Origin> place = nullptr;      // where the call was recorded; null where nobody told
     bool in_place = false;            // it writes over its first input, and nobody reads what it makes itself
@@ -41,6 +43,9 @@ struct Step {
     /// How many of the inputs are the operator's own operands.
     size_t own_inputs() const noexcept { return inputs.size() - extra; }
 };
+
+/// Its operator and those that are computed with it: "matmul + add + relu".
+std::string title_of(const Step& step);
 
 struct Program {
     std::vector<Step> steps;

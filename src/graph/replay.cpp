@@ -1,8 +1,13 @@
 #include "graph/replay.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "core/memory.h"
+#include "ops/call.h"
 #include "ops/call_site.h"
 #include "ops/deferred.h"
+#include "ops/profile.h"
 #include "ops/settings.h"
 #include "ops/settle.h"
 
@@ -26,12 +31,12 @@ private:
 /// `inputs` are those of the run and, behind them, the held tensors; `outputs` the fresh ones and, behind them, what is written over.
 class Run final : public Work {
 public:
-    explicit Run(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
+    Run(std::shared_ptr<const Plan> plan, bool over) : plan_(std::move(plan)) {
         for (const Plan::Random& random : plan_->random) {
             numbers_.push_back((random.generator ? *random.generator : Generator::of_process()).reserve(random.blocks));
         }
         cost = plan_->cost;
-        in_place = !plan_->written.empty();
+        in_place = over || !plan_->written.empty();
     }
     Run(Run&& other) : plan_(std::move(other.plan_)), numbers_(std::move(other.numbers_)) {
         for (auto& input : other.inputs) inputs.push_back(std::move(input));
@@ -87,6 +92,15 @@ private:
     std::shared_ptr<const KeptBlock> block_;  // stays while the kernel runs
 };
 
+int64_t bytes_of(std::span<const Plan::Operand> operands) {
+    int64_t bytes = 0;
+    for (const Plan::Operand& operand : operands) {
+        const View& view = operand.view;
+        bytes += bytes_of(static_cast<DType>(view.dtype), numel(Dims(std::span(view.shape, static_cast<size_t>(view.rank)))));
+    }
+    return bytes;
+}
+
 void Run::run() {
     const Plan& plan = *plan_;
     failed_ = nullptr;
@@ -107,6 +121,9 @@ void Run::run() {
     for (const Plan::Call& call : plan.calls) {
         const std::span<const Plan::Operand> operands(&plan.operands[call.first], call.n_inputs + call.n_outputs);
         const auto place = [&](const Plan::Operand& operand) { return starts[operand.slot] + operand.offset; };
+        std::optional<profile::Span> span;
+        if (profile::is_on()) [[unlikely]]
+            span.emplace(call.fused ? call.title : call.kernel.info->name, static_cast<int32_t>(call.step), bytes_of(operands), plan.places[call.step]);
         try {
             if (call.fused) {
                 places.clear();
@@ -143,18 +160,47 @@ std::string Run::told(const std::string& failure) const {
         list += fmt::format("{}{} {}", list.empty() ? "" : ", ", name_of(static_cast<DType>(view.dtype)),
                             to_string(Dims(std::span(view.shape, static_cast<size_t>(view.rank)))));
     }
-    return fmt::format("{}: {} (from {} to {}; node {} of a graph)", name(), failure, shown[0], shown[1], failed_->step);
+    const Ref<Origin>& recorded = plan_->places[failed_->step];
+    const std::string* const place = recorded ? recorded->text() : nullptr;
+    return fmt::format("{}: {} (from {} to {}; node {} of a graph{})", name(), failure, shown[0], shown[1], failed_->step,
+                       place ? ", recorded at " + *place : "");
 }
 
 }  // namespace
 
-std::vector<Ref<Tensor>> submit_run(const std::shared_ptr<const Plan>& plan, std::span<Tensor* const> inputs) {
+bool can_run_into(const Plan& plan, std::span<Tensor* const> inputs, std::span<Tensor* const> outputs) {
+    if (plan.calls.empty()) return false;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        const Plan::Output& planned = plan.outputs[i];
+        const Tensor& to = *outputs[i];
+        const bool alone = !planned.itself && planned.whole && plan.slots[static_cast<size_t>(planned.slot)].kind == Plan::Slot::Kind::Output &&
+                           std::count_if(plan.outputs.begin(), plan.outputs.end(), [&](const Plan::Output& other) { return other.slot == planned.slot; }) == 1;
+        if (!alone || to.node || !to.size_known() || to.storage().is_meta() || !to.storage().writable() || to.number) return false;
+        if (to.dtype() != planned.dtype || !(to.shape() == planned.layout.shape) || !to.is_contiguous()) return false;
+        for (const Tensor* input : inputs) {
+            if (overlaps(*input, to)) return false;
+        }
+        for (const Ref<Tensor>& held : plan.held) {
+            if (overlaps(*held, to)) return false;
+        }
+        for (size_t k = 0; k < i; ++k) {
+            if (overlaps(*outputs[k], to)) return false;
+        }
+    }
+    return true;
+}
+
+std::vector<Ref<Tensor>> submit_run(const std::shared_ptr<const Plan>& plan, std::span<Tensor* const> inputs, std::span<Tensor* const> into) {
     const ThreadSettings& thread = thread_settings;
     const Ref<Stream> stream = resolve(Device{}, thread);
     std::vector<Ref<Tensor>> fresh;
     for (const Plan::Fresh& planned : plan->fresh) {
         fresh.push_back(make_tensor(planned.dtype, planned.shape, Device{}));
         fresh.back()->stream = stream;
+    }
+    for (size_t i = 0; i < into.size(); ++i) {
+        submit_deferred_for_writing(into[i]->storage());
+        fresh[static_cast<size_t>(plan->slots[static_cast<size_t>(plan->outputs[i].slot)].place)] = Ref<Tensor>::share(into[i]);
     }
     std::vector<Ref<Tensor>> outputs;
     outputs.reserve(plan->outputs.size());
@@ -171,7 +217,7 @@ std::vector<Ref<Tensor>> submit_run(const std::shared_ptr<const Plan>& plan, std
                                                     (slot.kind == Plan::Slot::Kind::Input ? whole->offset() : 0) + planned.offset));
     }
     if (plan->calls.empty()) return outputs;
-    Run work(plan);
+    Run work(plan, !into.empty());
     for (Tensor* input : inputs) work.inputs.push_back(Ref<Tensor>::share(input));
     for (const Ref<Tensor>& held : plan->held) work.inputs.push_back(held);
     for (const auto& input : work.inputs) submit_deferred(input->storage());

@@ -1,11 +1,13 @@
 #include "ops/call.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "ops/call_site.h"
 #include "ops/deferred.h"
 #include "ops/generator.h"
 #include "ops/kernel.h"
+#include "ops/profile.h"
 #include "ops/recorder.h"
 #include "ops/rules.h"
 #include "ops/settings.h"
@@ -46,11 +48,20 @@ public:
         for (const auto& t : inputs) in.push_back(view_of(*t));
         for (const auto& t : outputs) out.push_back(view_of(*t));
         const bool found = outputs[0]->size_known();
+        std::optional<profile::Span> span;
+        if (profile::is_on()) [[unlikely]]
+            span.emplace(name(), -1, bytes(), origin);
         run_kernel(kernel_, attributes_, {in.data(), in.size()}, {out.data(), out.size()}, in_place, {found ? nullptr : &find_size, nullptr, this});
     }
 
 private:
     static View view_of(const Tensor& t) { return {t.data(), t.shape().data(), t.strides().data(), t.rank(), static_cast<int32_t>(t.dtype())}; }
+    int64_t bytes() const {
+        int64_t all = 0;
+        for (const auto& t : inputs) all += bytes_of(t->dtype(), t->numel());
+        for (const auto& t : outputs) all += bytes_of(t->dtype(), t->numel());
+        return all;
+    }
     static void find_size(const KernelCall* call, int64_t size) {
         Tensor& output = *static_cast<KernelWork*>(call->host)->outputs[0];
         output.find_size(size);

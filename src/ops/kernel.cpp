@@ -11,6 +11,7 @@ namespace {
 
 std::atomic<int32_t> failing_op{0};  // the operator that fail_kernel named
 std::atomic<int64_t> calls_before_failure{0};
+std::atomic<bool> fused_is_spoilt{false};
 
 /// Whether this call is the one that fail_kernel named.
 bool fails_on_purpose(OpCode op) noexcept {
@@ -109,6 +110,12 @@ void run_fused(const void* prepared, void* const* inputs, void* output) {
     if (const int32_t kind = cpu_backend().run_fused(prepared, inputs, output, &run_pieces, message, sizeof message)) {
         fail(static_cast<ErrorKind>(kind), "{}", message);
     }
+    if (fused_is_spoilt.load(std::memory_order_relaxed)) [[unlikely]]
+        static_cast<unsigned char*>(output)[0] ^= 0xFF;
+}
+
+void spoil_fused(bool spoil) noexcept {
+    fused_is_spoilt.store(spoil, std::memory_order_relaxed);
 }
 
 void fail_kernel(OpCode op, int64_t after) {

@@ -40,6 +40,9 @@ void run_kernel(const Kernel& kernel, const Attributes& attributes, std::span<co
 /// The same for elementwise operators that the backend prepared.
 void run_fused(const void* prepared, void* const* inputs, void* output);
 
+/// For testing: from now on run_fused() makes something else, or what it should again.
+void spoil_fused(bool spoil) noexcept;
+
 /// The kernel of the operator fails in the call after the next `after` ones, whatever thread makes it: for testing what a
 /// program does then.  -1: it does not any more.
 void fail_kernel(OpCode op, int64_t after);

@@ -296,6 +296,11 @@ CLIKART_API bool clikart_set_synchronous(bool synchronous);
 CLIKART_API int32_t clikart_num_threads(void);
 CLIKART_API int clikart_set_num_threads(int32_t threads);
 
+/* From now on what runs is noted: operators, and the nodes of graphs.  For the whole process. */
+CLIKART_API int clikart_profile_begin(void);
+/* No more is; writes what was to a file in the JSON form of traces that Perfetto and Chrome read. */
+CLIKART_API int clikart_profile_end(const char* path);
+
 /* For testing what a program does when an operator fails: after `after` more calls of the operator's kernel, on whatever
  * thread, the next one fails; a negative number takes it back. */
 CLIKART_API int clikart_fail_kernel(clikart_op_code op, int64_t after);
@@ -376,6 +381,19 @@ CLIKART_API clikart_graph* clikart_graph_load(const char* path, int32_t optimize
  * On failure nothing is written to it. */
 CLIKART_API int clikart_graph_run(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs, clikart_tensor** outputs, size_t n_outputs);
 /* The same with inputs by name, in any order. */
+/* The same; the results go to tensors of the caller's, which have the outputs' shapes and dtypes. */
+CLIKART_API int clikart_graph_run_into(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs,
+                                       clikart_tensor* const* outputs, size_t n_outputs);
+/* How many bytes a run takes, its results included, on dense inputs of the shapes that are one behind the other in `sizes`; NULL: those
+ * it was recorded for.  What kernels take for themselves for a while comes on top.  -1 on failure. */
+CLIKART_API int64_t clikart_graph_peak(const clikart_graph* graph, const int64_t* sizes, const size_t* ranks, size_t n_inputs);
+/* Runs the graph as always and as it was recorded, operator by operator, and compares all bits.  Empty when they agree, else what
+ * differs first; valid until the thread's next audit.  NULL on failure, as for graphs that write over memory or draw random numbers. */
+CLIKART_API const char* clikart_graph_audit(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs);
+/* Whether that is possible. */
+CLIKART_API bool clikart_graph_can_be_audited(const clikart_graph* graph);
+/* For testing that audits find what is wrong: fused operators compute something else from now on, or what they should again. */
+CLIKART_API void clikart_spoil_fused(bool spoil);
 CLIKART_API int clikart_graph_run_named(const clikart_graph* graph, const char* const* names, const clikart_tensor* const* inputs, size_t n_inputs,
                                         clikart_tensor** outputs, size_t n_outputs);
 

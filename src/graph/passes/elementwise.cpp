@@ -22,6 +22,7 @@ Step fused(const std::vector<Step>& steps, const std::vector<int32_t>& members) 
     Step step = first;
     step.dtype = last.dtype;
     step.place = last.place;
+    step.recorded = last.recorded;
     const auto position = [&](int32_t value) {
         const auto member = std::lower_bound(members.begin(), members.end(), value);
         if (member != members.end() && *member == value) return ~static_cast<int32_t>(member - members.begin());

@@ -26,6 +26,8 @@ void fold_epilogues(Program& program) {
         folded.extra += step.inputs.size() - 1;
         folded.inputs.insert(folded.inputs.end(), step.inputs.begin() + 1, step.inputs.end());
         folded.epilogues.push_back(std::move(epilogue));
+        folded.recorded = step.recorded;
+        folded.place = step.place;
         step = std::move(folded);
         gone[made] = true;
     }
