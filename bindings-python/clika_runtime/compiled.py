@@ -68,6 +68,8 @@ class _Entry:
     outputs: Outputs
     #: What the function took from elsewhere.
     taken: Surroundings
+    #: Whether a run writes over memory.
+    writes: bool
     #: When it was last replayed.
     used: int = 0
 
@@ -208,7 +210,7 @@ class Compiled:
                         entry.check(given, len(handles))
                     return entry.outputs.build(results)
                 except ClikaRTError:  # perhaps the function would catch what other sizes are refused with
-                    if not self._dynamic or key not in entries:
+                    if not self._dynamic or key not in entries or entry.writes:  # what was written would be written again
                         raise
         return self._capture(args, kwargs, key, sized, fixed, entries, bound_anew)
 
@@ -301,7 +303,8 @@ class Compiled:
             any_sizes = self._dynamic and not check(lib.clikart_capture_sizes_asked())
             out_names = numbered("output", len(results)) if self._specs is not None else outputs.names()
             after.keep(before)
-            entry = _Entry(recording.end(results, out_names, self._optimize, any_sizes), outputs, after)
+            graph = recording.end(results, out_names, self._optimize, any_sizes)
+            entry = _Entry(graph, outputs, after, any(node.in_place for node in graph.nodes()))
         self._store(
             key if any_sizes else sized, entry, entries, [f"{name} is {_shown(leaf)}" for name, leaf in zip(all_names, leaves, strict=True)], bound_anew
         )
@@ -376,7 +379,7 @@ def compile(
     Inputs of other shapes, dtypes or structures are captured as well; so is a call after a tensor, number or parameter that the
     function names was bound to another.  Values that are no tensors are part of what a graph was captured for.
 
-    A function that reads a tensor's value, writes into one in place, or calls an operator whose result's size depends on data,
+    What it writes in place is written at each replay.  A function that reads a tensor's value, or calls an operator whose result's size depends on data,
     cannot be recorded; it then is called every time, and the state is ``Fallback``.
 
     Args:

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+from ._enums import ClikaRTError
 from ._library import c_text, check, lib
 from .evaluation import synchronize
 from .files import naming_file, path_bytes
@@ -38,7 +39,8 @@ def profile(path: str | os.PathLike[str]) -> Iterator[None]:
     check(lib.clikart_profile_begin())
     try:
         yield
-        synchronize("cpu")
+        with contextlib.suppress(ClikaRTError):  # of work that failed, whoever reads its result is told
+            synchronize("cpu")
     finally:
         with naming_file("profile", path):
             check(lib.clikart_profile_end(name))

@@ -188,8 +188,8 @@ private:
 };
 
 /// Wraps a callable from std::vector<Tensor> to std::vector<Tensor>: its first call runs and is recorded as a graph, later ones
-/// replay the graph.  What it encloses is part of the graph, tensors as what they hold when it is replayed.  A callable that reads a
-/// value, writes in place or calls an operator whose result's size depends on data is called every time.
+/// replay the graph.  What it encloses is part of the graph, tensors as what they hold when it is replayed.  What it writes in place
+/// is written at each replay.  A callable that reads a value or calls an operator whose result's size depends on data is called every time.
 template <class F>
 Compiled compile(F&& callable, std::vector<TensorSpec> specs, CompileOptions options = {}) {
     std::set<std::string> names;

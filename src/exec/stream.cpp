@@ -76,9 +76,9 @@ int64_t bytes_of(const Work& work) noexcept {
 
 /// Whether work that lacked memory can be run again when others have given back theirs.
 bool may_fit_later(const Work& work) noexcept {
-    int64_t largest = 0;
+    int64_t largest = work.largest_block();
     for (const auto& output : work.outputs) largest = std::max(largest, output->storage().bytes());
-    return !work.in_place && largest <= largest_block();
+    return work.can_run_again() && largest <= largest_block();
 }
 
 bool fits(const Work& work, const Deadline& deadline) noexcept {
@@ -126,7 +126,7 @@ bool Stream::start_on_caller(Work& work, bool at_once, uint64_t& ticket) {
     for (const auto& input : work.inputs) {
         History& history = input->storage().history();
         if (!history.writes_settled()) return false;
-        if (history.error && !work.spoiled_) work.spoiled_ = history.error;
+        if (history.error && !work.spoiled_ && !work.in_parts) work.spoiled_ = history.error;
         history.reserve_read();
     }
     for (const auto& output : work.outputs) {
@@ -296,7 +296,7 @@ void Stream::run_until(uint64_t last, const Deadline& deadline) noexcept {
                 if (!first_) last_ = nullptr;
                 ++all.executing;
                 try {
-                    work->spoiled_ = work->submission_ <= all.cancelled ? cancelled(*work) : spoiled_by(*work);
+                    work->spoiled_ = work->submission_ <= all.cancelled ? cancelled(*work) : work->in_parts ? nullptr : spoiled_by(*work);
                     work->cures_ = work->in_place && cures(*work);
                 } catch (...) {
                     work->spoiled_ = current_error();
@@ -347,10 +347,16 @@ Ref<Error> Stream::execute(Work& work, bool on_caller) noexcept {
     if (work.in_place) {
         for (const auto& output : work.outputs) output->storage().note_write();
     }
-    if (!error && !work.cures_) return nullptr;
+    const Ref<Error> inherited = work.in_parts ? work.inherited() : nullptr;
+    if (!error && !inherited && !work.cures_) return nullptr;
     std::lock_guard lock(submission());
-    for (const auto& output : work.outputs) {
-        if (error || covers_all(*output)) output->storage().history().error = error;
+    for (size_t i = 0; i < work.outputs.size(); ++i) {
+        Ref<Error>& of_value = work.outputs[i]->storage().history().error;
+        if (work.in_parts) {
+            of_value = !work.spoiled(i) ? nullptr : error ? error : inherited;
+        } else if (error || covers_all(*work.outputs[i])) {
+            of_value = error;
+        }
     }
     if (error) note_untold(error);
     return failed_before ? nullptr : error;

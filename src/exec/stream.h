@@ -39,6 +39,14 @@ public:
     double cost = 0;
     /// The outputs existed before, and others may know them.
     bool in_place = false;
+    /// It may make a part of its results: it runs whatever spoiled its inputs, looks at that itself, and says what is spoiled then.
+    bool in_parts = false;
+    /// Of work in parts that ran, as far as it came: whether result `i` is spoiled, and by what was there before.
+    virtual bool spoiled(size_t) const noexcept { return true; }
+    virtual Ref<Error> inherited() const noexcept { return nullptr; }
+    /// Whether it can be run again after it lacked memory, and the largest block it takes beside its outputs.
+    virtual bool can_run_again() const noexcept { return !in_place; }
+    virtual int64_t largest_block() const noexcept { return 0; }
     /// How a failure of the work is told.
     virtual std::string told(const std::string& failure) const;
     /// Where the call was made, for failures that come late; may be null.

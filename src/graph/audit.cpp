@@ -69,7 +69,7 @@ std::string audit(const ModelGraph& graph, std::span<Tensor* const> inputs) {
     const Program all = with_outputs(program, steps);
     std::vector<Layout> layouts;
     for (const Tensor* input : inputs) layouts.push_back({input->shape(), input->strides()});
-    const std::vector<Ref<Tensor>> values = can_be_planned(all) ? submit_run(make_plan(all, std::move(layouts)), inputs) : interpret(all, inputs);
+    const std::vector<Ref<Tensor>> values = can_be_planned(all) ? submit_run(make_plan(all, std::move(layouts), false), inputs) : interpret(all, inputs);
     const std::vector<Ref<Tensor>> right = interpret(with_outputs(recorded, as_recorded), inputs);
     for (size_t i = 0; i < values.size(); ++i) {
         const std::string here = difference(*values[i], *right[i]);

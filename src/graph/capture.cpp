@@ -41,12 +41,15 @@ public:
             add_write(call);
             return results;
         }
-        results[0] = call.info.kind == NodeKind::View ? make_ref<Tensor>(dtypes.result, spec.shape, spec.strides, spec.offset, call.inputs[0]->storage_ref())
-                                                      : make_tensor(dtypes.result, spec.shape, Device{});
+        const bool views = call.info.kind == NodeKind::View && spec.strides.rank() == spec.shape.rank();
+        results[0] = views ? make_ref<Tensor>(dtypes.result, spec.shape, spec.strides, spec.offset, call.inputs[0]->storage_ref())
+                           : make_tensor(dtypes.result, spec.shape, Device{});
         if (call.info.n_outputs > 1) results[1] = make_tensor(dtypes.second, spec.shape, Device{});
         add(call, results);
         return results;
     }
+
+    bool keeps_views() const noexcept override { return true; }
 
     void note(const OpCall& call, const Results& results) override {
         if (!why.empty()) return;

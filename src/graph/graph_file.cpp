@@ -19,6 +19,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kVersion = 1;
+constexpr size_t kLongest = 32 << 20;  // bytes of a description: a step takes some 200
 constexpr const char* kKey = "clikart.graph";
 
 // ---- writing ---------------------------------------------------------------------------------------------------------
@@ -245,7 +246,7 @@ private:
         for (size_t i = 0; i < given.size(); ++i) add_attribute(attributes, info->attributes[i], given[i], *info, all.size());
         const CallPlace place(step.contains("place") ? text_of(step, "place") : "");
         if (in_place) {
-            if (all.empty()) malformed("writes over nothing");
+            if (all.empty() || !info->in_place) malformed(fmt::format("writes over an operand of {}, which does not do that", name));
             call_in_place(info->code, all, attributes);
             return nullptr;
         }
@@ -286,8 +287,10 @@ void save_graph(const ModelGraph& graph, const std::string& path) {
     Json outputs = Json::array();
     for (size_t i = 0; i < program.outputs.size(); ++i) outputs.push_back({{"name", graph.output_names()[i]}, {"value", program.outputs[i]}});
     const Json description{{"version", kVersion}, {"any_sizes", graph.any_sizes()}, {"steps", std::move(steps)}, {"outputs", std::move(outputs)}};
+    std::string text = description.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (text.size() > kLongest) fail(ErrorKind::NotImplemented, "graph.save: the graph is too large, its description would take {} bytes", text.size());
     const HostRead reading(storages);
-    safetensors::save(path, entries, {{kKey, description.dump(-1, ' ', false, Json::error_handler_t::replace)}});
+    safetensors::save(path, entries, {{kKey, std::move(text)}});
 }
 
 Ref<ModelGraph> load_graph(const std::string& path, int optimize) {
@@ -295,6 +298,8 @@ Ref<ModelGraph> load_graph(const std::string& path, int optimize) {
     Reader reader(safetensors::map(path, metadata));
     const auto text = metadata.find(kKey);
     if (text == metadata.end()) fail(ErrorKind::Value, "graph.load: '{}' holds tensors and no graph", path);
+    if (text->second.size() > kLongest)
+        fail(ErrorKind::Value, "graph.load: the description of the graph in '{}' has {} bytes, at most {} are read", path, text->second.size(), kLongest);
     const Json description = Json::parse(text->second, nullptr, false);
     if (!description.is_object()) malformed("is not JSON");
     const int64_t version = whole(member(description, "version", Json::value_t::number_integer), "a version");

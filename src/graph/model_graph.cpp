@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "exec/fork.h"
 #include "graph/interpret.h"
 #include "graph/passes/common.h"
 #include "graph/passes/elementwise.h"
@@ -23,6 +24,13 @@ void check_unique(const std::vector<std::string>& names, const char* what) {
         if (!seen.insert(name).second) fail(ErrorKind::Value, "trace: two {} are named '{}'", what, name);
     }
 }
+
+// Guards all graphs' plans but those that are published (has_first_).
+std::mutex& planning = []() -> std::mutex& {
+    auto& made = *new std::mutex;
+    hold_at_fork(made);
+    return made;
+}();
 
 std::string listed(const std::vector<std::string>& names) {
     return fmt::format("['{}']", fmt::join(names, "', '"));
@@ -128,9 +136,11 @@ void ModelGraph::check_inputs(std::span<Tensor* const> inputs) const {
     }
 }
 
-/// Whether memory is written over that another input, or a tensor from outside, shares: passes count on that not being so.
-bool ModelGraph::memory_is_shared(std::span<Tensor* const> inputs) const {
+/// Whether memory is written over that another input, or a tensor from outside, shares, or that may not be written: plans and passes
+/// count on that not being so, and the calls one by one do, or refuse, what is right.
+bool ModelGraph::has_doubtful_writes(std::span<Tensor* const> inputs) const {
     for (const size_t w : written_inputs_) {
+        if (!is_writable(*inputs[w])) return true;
         for (size_t i = 0; i < inputs.size(); ++i) {
             if (i != w && overlaps(*inputs[i], *inputs[w])) return true;
         }
@@ -154,7 +164,7 @@ std::shared_ptr<const Plan> ModelGraph::plan_for(std::span<Tensor* const> inputs
         return true;
     };
     if (has_first_.load(std::memory_order_acquire) && lies_so(*first_)) return first_;
-    std::lock_guard lock(plans_lock_);
+    std::lock_guard lock(planning);
     if (has_first_.load(std::memory_order_relaxed) && lies_so(*first_)) return first_;
     const auto it = std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) { return lies_so(*plan); });
     if (it != plans_.end()) {
@@ -163,7 +173,8 @@ std::shared_ptr<const Plan> ModelGraph::plan_for(std::span<Tensor* const> inputs
     }
     std::vector<Layout> layouts;
     for (const Tensor* input : inputs) layouts.push_back({input->shape(), input->strides()});
-    std::shared_ptr<const Plan> plan = make_plan(program_, std::move(layouts));
+    // A weight is kept in one form, or batches of many sizes would fill the memory.
+    std::shared_ptr<const Plan> plan = make_plan(program_, std::move(layouts), !has_first_.load(std::memory_order_relaxed));
     if (!has_first_.load(std::memory_order_relaxed)) {
         first_ = plan;
         has_first_.store(true, std::memory_order_release);
@@ -183,7 +194,7 @@ bool ModelGraph::is_planned(std::span<Tensor* const> inputs) const {
 
 std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const {
     check_inputs(inputs);
-    if (memory_is_shared(inputs)) return interpret(recorded_, inputs);
+    if (has_doubtful_writes(inputs)) return interpret(recorded_, inputs);
     return is_planned(inputs) ? submit_run(plan_for(inputs), inputs) : interpret(program_, inputs);
 }
 
@@ -192,7 +203,7 @@ void ModelGraph::run_into(std::span<Tensor* const> inputs, std::span<Tensor* con
         fail(ErrorKind::Value, "run: {} outputs given, the graph has {}: {}", outputs.size(), output_names_.size(), listed(output_names_));
     }
     check_inputs(inputs);
-    if (!memory_is_shared(inputs) && is_planned(inputs)) {
+    if (!has_doubtful_writes(inputs) && is_planned(inputs)) {
         const std::shared_ptr<const Plan> plan = plan_for(inputs);
         if (can_run_into(*plan, inputs, outputs)) {
             submit_run(plan, inputs, outputs);
@@ -229,7 +240,7 @@ int64_t ModelGraph::peak(std::vector<Dims> shapes) const {
         }
         layouts.push_back({shapes[i], contiguous_strides(shapes[i])});
     }
-    const std::shared_ptr<const Plan> plan = make_plan(program_, std::move(layouts));
+    const std::shared_ptr<const Plan> plan = make_plan(program_, std::move(layouts), false);
     int64_t bytes = plan->arena_bytes;
     for (const Plan::Fresh& fresh : plan->fresh) bytes += bytes_of(fresh.dtype, numel(fresh.shape));
     return bytes;

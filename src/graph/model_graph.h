@@ -57,7 +57,7 @@ public:
 
 private:
     void check_inputs(std::span<Tensor* const> inputs) const;
-    bool memory_is_shared(std::span<Tensor* const> inputs) const;
+    bool has_doubtful_writes(std::span<Tensor* const> inputs) const;
     bool is_planned(std::span<Tensor* const> inputs) const;
     std::shared_ptr<const Plan> plan_for(std::span<Tensor* const> inputs) const;
 
@@ -68,7 +68,6 @@ private:
     std::vector<Ref<Tensor>> outside_, written_outside_;
 
     static constexpr size_t kPlans = 16;  // that are kept
-    mutable std::mutex plans_lock_;       // guards plans_, and first_ until has_first_
     mutable std::atomic<bool> has_first_{false};
     mutable std::shared_ptr<const Plan> first_;               // for the first inputs; stays
     mutable std::vector<std::shared_ptr<const Plan>> plans_;  // for others; the one used last comes last

@@ -14,7 +14,7 @@ namespace {
 /// Receives the calls of a program that runs over stand-ins, and writes them down.
 class Planner final : public Recorder {
 public:
-    explicit Planner(Plan& plan) noexcept : mode_(thread_settings.mode), before_(thread_recorder()), plan_(plan) {
+    Planner(Plan& plan, bool keeps) noexcept : mode_(thread_settings.mode), before_(thread_recorder()), plan_(plan), keeps_(keeps) {
         thread_recorder() = this;
         thread_settings.mode = Mode::Capture;
     }
@@ -78,9 +78,9 @@ public:
                 add_operand(*results[static_cast<size_t>(i)]);
             }
         }
-        if (call.info.kind == NodeKind::Product) {
-            for (uint32_t i = 0; i < planned.n_inputs && planned.kept < 0; ++i) {
-                if (plan_.slots[static_cast<size_t>(plan_.operands[planned.first + i].slot)].kind != Plan::Slot::Kind::Held) continue;
+        if (call.info.kind == NodeKind::Product && keeps_) {
+            const uint32_t weight = call.info.code == OpCode::Addmm || call.info.code == OpCode::Baddbmm ? 2 : 1;
+            if (plan_.slots[static_cast<size_t>(plan_.operands[planned.first + weight].slot)].kind == Plan::Slot::Kind::Held) {
                 planned.kept = static_cast<int32_t>(plan_.kept.size());
                 plan_.kept.emplace_back();
             }
@@ -90,6 +90,7 @@ public:
         return results;
     }
 
+    bool keeps_views() const noexcept override { return false; }
     void note(const OpCall&, const Results&) override {}
     void before_write(Tensor&) override {}
     void give_up(std::string) override {}
@@ -112,7 +113,7 @@ public:
             case Plan::Slot::Kind::Arena: {
                 const Tensor& whole = *wholes_[static_cast<size_t>(planned.slot)];
                 slot = {Plan::Slot::Kind::Output, static_cast<int64_t>(plan_.fresh.size()), slot.bytes};
-                plan_.fresh.push_back({whole.dtype(), whole.shape()});
+                plan_.fresh.push_back({whole.dtype(), whole.shape(), planned.slot});
                 [[fallthrough]];
             }
             case Plan::Slot::Kind::Output: {
@@ -163,6 +164,7 @@ private:
     const Mode mode_;
     Recorder* const before_;
     Plan& plan_;
+    const bool keeps_;
     uint32_t step_ = 0;
     size_t first_call_ = 0;  // of the step
     int64_t n_inputs_ = 0;
@@ -196,6 +198,7 @@ void Planner::fuse() {
     for (size_t c = first; c < plan_.calls.size(); ++c) {
         const Plan::Call& call = plan_.calls[c];
         const Plan::Operand& to = output_of(call);
+        if (call.in_place != plan_.calls[first].in_place) return;
         const auto shape = [](const Plan::Operand& operand) { return std::span(operand.view.shape, static_cast<size_t>(operand.view.rank)); };
         if (!is_dense(to.view) || !std::ranges::equal(shape(to), shape(output)) || call.n_inputs > std::size(FusedPart{}.operands)) return;
         FusedPart part{static_cast<int32_t>(call.kernel.info->code),
@@ -241,6 +244,7 @@ const Plan::Operand* Planner::replaceable(const Plan::Call& call, const std::vec
     if (call.kernel.info->kind != NodeKind::Elementwise || call.n_outputs != 1) return nullptr;
     const Plan::Operand* const operands = &plan_.operands[call.first];
     const View& out = operands[call.n_inputs].view;
+    if (is_packed(static_cast<DType>(out.dtype))) return nullptr;  // its last byte is cleared before the kernel runs
     const auto dims = [](const int64_t* values, const View& view) { return std::span(values, static_cast<size_t>(view.rank)); };
     for (uint32_t i = 0; i < call.n_inputs; ++i) {
         const Plan::Operand& in = operands[i];
@@ -304,9 +308,9 @@ bool can_be_planned(const Program& program) {
     return true;
 }
 
-std::shared_ptr<const Plan> make_plan(const Program& program, std::vector<Layout> layouts) {
+std::shared_ptr<const Plan> make_plan(const Program& program, std::vector<Layout> layouts, bool keeps) {
     auto plan = std::make_shared<Plan>();
-    Planner planner(*plan);
+    Planner planner(*plan, keeps);
     std::vector<Ref<Tensor>> inputs;
     std::vector<Tensor*> pointers;
     for (size_t i = 0; i < layouts.size(); ++i) {

@@ -68,6 +68,7 @@ public:
     struct Fresh {
         DType dtype;
         Dims shape;
+        int32_t slot;
     };
     struct Output {
         Ref<Tensor> itself;  // what it is at every run; else a view of
@@ -105,7 +106,7 @@ public:
 /// Whether runs of the program can be planned; what depends on more than sizes and strides cannot.
 bool can_be_planned(const Program& program);
 
-/// Throws Failure as the program's calls do for such inputs.
-std::shared_ptr<const Plan> make_plan(const Program& program, std::vector<Layout> layouts);
+/// With `keeps`, what kernels make of weights is kept from run to run.  Throws Failure as the program's calls do for such inputs.
+std::shared_ptr<const Plan> make_plan(const Program& program, std::vector<Layout> layouts, bool keeps);
 
 }  // namespace clikart

@@ -20,14 +20,48 @@ std::vector<int32_t> Program::count_uses() const {
     return uses;
 }
 
+namespace {
+
+/// The first step of each memory from outside.  What the host lent may be one memory in several storages: those that overlap count as one.
+std::unordered_map<const Storage*, int32_t> find_memories(const Program& program) {
+    struct Lent {
+        const char *begin, *end;
+        const Storage* storage;
+        int32_t step;
+    };
+    std::unordered_map<const Storage*, int32_t> first;
+    std::vector<Lent> lent;
+    for (size_t i = 0; i < program.steps.size(); ++i) {
+        if (!program.steps[i].value) continue;
+        const Storage& storage = program.steps[i].value->storage();
+        const auto step = static_cast<int32_t>(i);
+        if (!first.emplace(&storage, step).second || !storage.host_visible()) continue;
+        const auto* const begin = static_cast<const char*>(storage.data());
+        lent.push_back({begin, begin + storage.bytes(), &storage, step});
+    }
+    std::sort(lent.begin(), lent.end(), [](const Lent& a, const Lent& b) { return a.begin < b.begin; });
+    for (size_t i = 0; i < lent.size();) {
+        size_t last = i + 1;
+        int32_t least = lent[i].step;
+        for (const char* end = lent[i].end; last < lent.size() && lent[last].begin < end; ++last) {
+            end = std::max(end, lent[last].end);
+            least = std::min(least, lent[last].step);
+        }
+        for (; i < last; ++i) first[lent[i].storage] = least;
+    }
+    return first;
+}
+
+}  // namespace
+
 std::vector<int32_t> Program::find_roots() const {
     std::vector<int32_t> roots(steps.size());
-    std::unordered_map<const Storage*, int32_t> outside;
+    const std::unordered_map<const Storage*, int32_t> outside = find_memories(*this);
     for (size_t i = 0; i < steps.size(); ++i) {
         const Step& step = steps[i];
         roots[i] = static_cast<int32_t>(i);
         if (step.kind == NodeKind::View || step.in_place) roots[i] = roots[static_cast<size_t>(step.inputs[0])];
-        if (step.value) roots[i] = outside.emplace(&step.value->storage(), roots[i]).first->second;
+        if (step.value) roots[i] = outside.at(&step.value->storage());
     }
     return roots;
 }

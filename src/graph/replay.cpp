@@ -31,18 +31,20 @@ private:
 /// `inputs` are those of the run and, behind them, the held tensors; `outputs` the fresh ones and, behind them, what is written over.
 class Run final : public Work {
 public:
-    Run(std::shared_ptr<const Plan> plan, bool over) : plan_(std::move(plan)) {
+    Run(std::shared_ptr<const Plan> plan, bool over) : plan_(std::move(plan)), spoilt_(plan_->slots.size(), 0) {
         for (const Plan::Random& random : plan_->random) {
             numbers_.push_back((random.generator ? *random.generator : Generator::of_process()).reserve(random.blocks));
         }
         cost = plan_->cost;
         in_place = over || !plan_->written.empty();
+        in_parts = true;
     }
-    Run(Run&& other) : plan_(std::move(other.plan_)), numbers_(std::move(other.numbers_)) {
+    Run(Run&& other) : plan_(std::move(other.plan_)), numbers_(std::move(other.numbers_)), spoilt_(std::move(other.spoilt_)) {
         for (auto& input : other.inputs) inputs.push_back(std::move(input));
         for (auto& output : other.outputs) outputs.push_back(std::move(output));
         cost = other.cost;
         in_place = other.in_place;
+        in_parts = true;
     }
 
     const char* name() const noexcept override { return failed_ ? failed_->kernel.info->name : "run"; }
@@ -50,10 +52,27 @@ public:
     std::string told(const std::string& failure) const override;
     void run() override;
 
+    bool spoiled(size_t output) const noexcept override {
+        if (!started_) return true;
+        const size_t fresh = plan_->fresh.size();
+        if (output >= fresh) return spoilt_[static_cast<size_t>(plan_->written[output - fresh])];
+        return spoilt_[static_cast<size_t>(plan_->fresh[output].slot)];
+    }
+    Ref<Error> inherited() const noexcept override { return inherited_; }
+    bool can_run_again() const noexcept override { return !started_; }
+    int64_t largest_block() const noexcept override { return plan_->arena_bytes; }
+
 private:
     std::shared_ptr<const Plan> plan_;
     std::vector<Generator::State> numbers_;
-    const Plan::Call* failed_ = nullptr;
+    std::vector<char> spoilt_;            // by slot: its value
+    Ref<Error> inherited_;                // what spoiled an input before
+    bool started_ = false;                // some call was made
+    const Plan::Call* failed_ = nullptr;  // the first that did
+
+    void look_at_inputs();
+    bool is_spoilt(const Plan::Call& call, std::span<const Plan::Operand> operands);
+    void make_call(const Plan::Call& call, std::span<const Plan::Operand> operands, char* const* starts);
 };
 
 /// Lets the kernel of a call find what it made of its constant input in earlier runs.
@@ -101,9 +120,61 @@ int64_t bytes_of(std::span<const Plan::Operand> operands) {
     return bytes;
 }
 
+/// The inputs whose values are spoiled, by work before.
+void Run::look_at_inputs() {
+    std::lock_guard lock(submission());
+    for (size_t i = 0; i < plan_->slots.size(); ++i) {
+        const Plan::Slot& slot = plan_->slots[i];
+        const bool held = slot.kind == Plan::Slot::Kind::Held;
+        if (!held && slot.kind != Plan::Slot::Kind::Input) continue;
+        const Ref<Tensor>& tensor = held ? plan_->held[static_cast<size_t>(slot.place)] : inputs[static_cast<size_t>(slot.place)];
+        const Ref<Error>& error = tensor->storage().history().error;
+        if (!error) continue;
+        spoilt_[i] = 1;
+        if (!inherited_) inherited_ = error;
+    }
+}
+
+/// Whether the call reads what is spoiled; its results are, then.  One that writes over the whole of something cures it.
+bool Run::is_spoilt(const Plan::Call& call, std::span<const Plan::Operand> operands) {
+    bool spoilt = false;
+    for (uint32_t i = 0; i < call.n_inputs; ++i) spoilt = spoilt || spoilt_[static_cast<size_t>(operands[i].slot)];
+    for (uint32_t i = call.n_inputs; i < call.n_inputs + call.n_outputs; ++i) {
+        char& result = spoilt_[static_cast<size_t>(operands[i].slot)];
+        if (spoilt) {
+            result = 1;
+        } else if (result && bytes_of(operands.subspan(i, 1)) == plan_->slots[static_cast<size_t>(operands[i].slot)].bytes) {
+            result = 0;
+        }
+    }
+    return spoilt;
+}
+
+void Run::make_call(const Plan::Call& call, std::span<const Plan::Operand> operands, char* const* starts) {
+    const auto place = [&](const Plan::Operand& operand) { return starts[operand.slot] + operand.offset; };
+    std::optional<profile::Span> span;
+    if (profile::is_on()) [[unlikely]]
+        span.emplace(call.fused ? call.title : call.kernel.info->name, static_cast<int32_t>(call.step), bytes_of(operands), plan_->places[call.step]);
+    if (call.fused) {
+        SmallVector<void*, 8> places;
+        for (const Plan::Operand& operand : operands) places.push_back(place(operand));
+        return run_fused(call.fused.get(), places.data(), places[call.n_inputs]);
+    }
+    SmallVector<View, 8> views;
+    for (const Plan::Operand& operand : operands) {
+        View view = operand.view;
+        view.data = place(operand);
+        views.push_back(view);
+    }
+    const std::span<View> in(views.data(), call.n_inputs), out(views.data() + call.n_inputs, call.n_outputs);
+    if (call.random >= 0) return run_kernel(call.kernel, with_numbers(*call.attributes, numbers_[static_cast<size_t>(call.random)]), in, out, call.in_place);
+    Keeper keeper(*plan_, call);
+    run_kernel(call.kernel, *call.attributes, in, out, call.in_place, {nullptr, call.kept >= 0 ? &Keeper::keep : nullptr, &keeper});
+}
+
+/// A call that fails spoils what depends on it, and nothing else (I9); the first failure is thrown when all is done.
 void Run::run() {
     const Plan& plan = *plan_;
-    failed_ = nullptr;
     const Lease lease(static_cast<size_t>(plan.arena_bytes) + plan.slots.size() * sizeof(char*));
     auto** const starts = reinterpret_cast<char**>(lease.data() + plan.arena_bytes);
     for (size_t i = 0; i < plan.slots.size(); ++i) {
@@ -116,39 +187,25 @@ void Run::run() {
             case Plan::Slot::Kind::Output: starts[i] = static_cast<char*>(outputs[place]->data()); break;
         }
     }
-    SmallVector<View, 8> views;
-    SmallVector<void*, 8> places;
+    look_at_inputs();
+    Ref<Error> first;
+    bool any = static_cast<bool>(inherited_);
     for (const Plan::Call& call : plan.calls) {
         const std::span<const Plan::Operand> operands(&plan.operands[call.first], call.n_inputs + call.n_outputs);
-        const auto place = [&](const Plan::Operand& operand) { return starts[operand.slot] + operand.offset; };
-        std::optional<profile::Span> span;
-        if (profile::is_on()) [[unlikely]]
-            span.emplace(call.fused ? call.title : call.kernel.info->name, static_cast<int32_t>(call.step), bytes_of(operands), plan.places[call.step]);
+        if (any && is_spoilt(call, operands)) continue;
         try {
-            if (call.fused) {
-                places.clear();
-                for (const Plan::Operand& operand : operands) places.push_back(place(operand));
-                run_fused(call.fused.get(), places.data(), places[call.n_inputs]);
-                continue;
-            }
-            views.clear();
-            for (const Plan::Operand& operand : operands) {
-                View view = operand.view;
-                view.data = place(operand);
-                views.push_back(view);
-            }
-            const std::span<View> in(views.data(), call.n_inputs), out(views.data() + call.n_inputs, call.n_outputs);
-            if (call.random >= 0) {
-                run_kernel(call.kernel, with_numbers(*call.attributes, numbers_[static_cast<size_t>(call.random)]), in, out, call.in_place);
-            } else {
-                Keeper keeper(plan, call);
-                run_kernel(call.kernel, *call.attributes, in, out, call.in_place, {nullptr, call.kept >= 0 ? &Keeper::keep : nullptr, &keeper});
-            }
+            make_call(call, operands, starts);
+            started_ = true;
         } catch (...) {
-            failed_ = &call;
-            throw;
+            const Ref<Error> error = current_error();
+            if (!started_ && error->kind() == ErrorKind::Memory) throw;  // it may be there later
+            started_ = any = true;
+            if (!first) first = error, failed_ = &call;
+            for (const Plan::Operand& result : operands.subspan(call.n_inputs)) spoilt_[static_cast<size_t>(result.slot)] = 1;
         }
     }
+    started_ = true;
+    if (first) throw Failure(first);
 }
 
 std::string Run::told(const std::string& failure) const {
@@ -229,9 +286,10 @@ std::vector<Ref<Tensor>> submit_run(const std::shared_ptr<const Plan>& plan, std
         work.outputs.push_back(tensor);
     }
     const bool synchronous = thread_is_synchronous(thread) || stream->is_default();
-    Tensor* const told = work.outputs.empty() ? nullptr : work.outputs[0].get();
+    std::vector<Ref<Tensor>> made;
+    if (synchronous) made.assign(work.outputs.begin(), work.outputs.end());
     stream->submit(std::move(work), synchronous);
-    if (synchronous && told) throw_failure(*told);
+    for (const Ref<Tensor>& tensor : made) throw_failure(*tensor);
     return outputs;
 }
 

@@ -199,8 +199,7 @@ struct Contents {
     std::vector<Record> records;
 };
 
-Contents read_header(const std::string& path, const File& file, Metadata* metadata) {
-    const uint64_t size = file.size();
+Contents read_header(const std::string& path, const File& file, uint64_t size, Metadata* metadata) {
     uint64_t header_bytes = 0;
     if (size < sizeof header_bytes) fail(ErrorKind::Value, "safetensors: '{}' is too short to be a safetensors file", path);
     file.read(&header_bytes, sizeof header_bytes, 0);
@@ -231,6 +230,7 @@ public:
     Mapping& operator=(const Mapping&) = delete;
     const File& file() const noexcept { return file_; }
     char* data() const noexcept { return static_cast<char*>(data_); }
+    uint64_t bytes() const noexcept { return bytes_; }
 
 private:
     const File file_;
@@ -242,7 +242,7 @@ private:
 
 std::vector<Entry> load(const std::string& path) {
     const File file(path, O_RDONLY);
-    const Contents contents = read_header(path, file, nullptr);
+    const Contents contents = read_header(path, file, file.size(), nullptr);
     std::vector<Entry> entries;
     for (const Record& record : contents.records) entries.push_back({record.name, read(file, contents.data, record)});
     return entries;
@@ -250,7 +250,7 @@ std::vector<Entry> load(const std::string& path) {
 
 std::vector<Entry> map(const std::string& path, Metadata& metadata) {
     const auto mapping = std::make_shared<const Mapping>(path);
-    const Contents contents = read_header(path, mapping->file(), &metadata);
+    const Contents contents = read_header(path, mapping->file(), mapping->bytes(), &metadata);
     std::vector<Entry> entries;
     for (const Record& record : contents.records) {
         char* const place = mapping->data() + contents.data + record.begin;
@@ -302,6 +302,7 @@ void save(const std::string& path, const std::vector<Entry>& entries, const Meta
     constexpr size_t border = 64;
     text.resize((sizeof(uint64_t) + text.size() + border - 1) / border * border - sizeof(uint64_t), ' ');
     const uint64_t header_bytes = text.size();
+    if (header_bytes > kLargestHeader) fail(ErrorKind::Value, "save: the header would take {} bytes, the format has at most {}", header_bytes, kLargestHeader);
 
     // Under a name of its own, so that two savers of one path do not meet in one file.
     static std::atomic<uint64_t> saves{0};

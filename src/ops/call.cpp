@@ -217,6 +217,20 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     }
     // A copy instead of a view: where strides do not allow one, and of numbers, which many calls share.
     if (info.kind == NodeKind::View && (checked.spec.strides.rank() != checked.spec.shape.rank() || checked.inputs[0]->number)) {
+        if ((thread.recording || thread.mode == Mode::Capture) && !checked.inputs[0]->number && thread_recorder()->keeps_views()) {
+            if (thread.mode == Mode::Capture) return thread_recorder()->record(checked.call(attributes), checked.dtypes, checked.spec);
+            thread_settings.recording = false;
+            Results copied;
+            try {
+                copied = call_many(op, given, attributes, placement, generator);
+            } catch (...) {
+                thread_settings.recording = true;
+                throw;
+            }
+            thread_settings.recording = true;
+            thread_recorder()->note(checked.call(attributes), copied);
+            return copied;
+        }
         checked.inputs[0] = checked.owned.emplace_back(call(OpCode::Copy, {checked.inputs.data(), 1}, Attributes{})).get();
         info.shape(checked.call(attributes), checked.spec);
     }
@@ -269,22 +283,28 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
 
 namespace {
 
-/// Throws unless every element of `to` has its own memory, which may be written.
-void require_writable(const Tensor& to, const char* who) {
-    if (to.number) fail(ErrorKind::Type, "{}: a number cannot be written to", who);
-    if (!to.storage().writable()) fail(ErrorKind::Value, "{}: the memory of {} was borrowed read-only", who, describe(to));
+/// Whether no two elements share memory.
+bool has_memory_for_each(const Tensor& to) {
     // Sorted by stride, each dimension must step over all that the smaller ones reach.
     SmallVector<std::pair<int64_t, int64_t>, 8> dims;  // |stride|, size
     for (int d = 0; d < to.rank(); ++d) {
-        if (to.shape()[d] == 0) return;
+        if (to.shape()[d] == 0) return true;
         if (to.shape()[d] > 1) dims.push_back({std::abs(to.strides()[d]), to.shape()[d]});
     }
     std::sort(dims.begin(), dims.end());
     int64_t reach = 0;
     for (const auto& [stride, size] : dims) {
-        if (stride <= reach) fail(ErrorKind::Value, "{}: elements of {} with strides {} share memory", who, describe(to), to_string(to.strides()));
+        if (stride <= reach) return false;
         reach += stride * (size - 1);
     }
+    return true;
+}
+
+/// Throws unless every element of `to` has its own memory, which may be written.
+void require_writable(const Tensor& to, const char* who) {
+    if (to.number) fail(ErrorKind::Type, "{}: a number cannot be written to", who);
+    if (!to.storage().writable()) fail(ErrorKind::Value, "{}: the memory of {} was borrowed read-only", who, describe(to));
+    if (!has_memory_for_each(to)) fail(ErrorKind::Value, "{}: elements of {} with strides {} share memory", who, describe(to), to_string(to.strides()));
 }
 
 /// The bytes a tensor reaches, as [begin, end).
@@ -302,6 +322,10 @@ std::pair<const char*, const char*> extent(const Tensor& t) {
 }
 
 }  // namespace
+
+bool is_writable(const Tensor& to) {
+    return !to.number && to.storage().writable() && has_memory_for_each(to);
+}
 
 bool overlaps(const Tensor& a, const Tensor& b) {
     if (a.numel() == 0 || b.numel() == 0) return false;

@@ -65,6 +65,8 @@ const OpInfo& converting(DType from, DType to);
 
 /// Whether an element of `to` would be written before it was read as one of `from`.
 bool overlaps_otherwise(const Tensor& from, const Tensor& to);
+/// Whether it may be written, and no two of its elements share memory.
+bool is_writable(const Tensor& to);
 /// Whether the two reach memory that is the same, as far as can be told from their extents.
 bool overlaps(const Tensor& a, const Tensor& b);
 

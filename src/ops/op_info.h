@@ -60,6 +60,7 @@ struct OpInfo {
     int32_t n_outputs;
     bool has_kernel;
     bool data_dependent;  // the first size of the result is found by the kernel
+    bool in_place;        // there is a form that writes over the first operand
     /// A letter for each tensor parameter: T, ? for one that may be left out, * for a list, which is the last.
     const char* tensors;
     /// A letter for each attribute: i int, f float, l list of ints, capital where it may be absent; b bool; d dtype, D where it may be

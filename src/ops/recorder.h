@@ -14,6 +14,8 @@ public:
     /// Notes the call and returns the stand-ins for its results; none of a call that writes over a tensor.  Inputs may be stand-ins or
     /// tensors with values.
     virtual Results record(const OpCall& call, const DTypes& dtypes, const OutputSpec& spec) = 0;
+    /// Whether a view whose operand's strides allow none, so that it is a copy, is recorded as the view all the same: at a run it may be one.
+    virtual bool keeps_views() const noexcept = 0;
     /// Notes a call that was submitted, with its results.
     virtual void note(const OpCall& call, const Results& results) = 0;
     /// A tensor is about to be written over: after this its value is another, for all that share its memory.

@@ -100,6 +100,14 @@ static void wrong_kinds(void) {
     clikart_stream* stream = clikart_stream_current();
     REFUSED(clikart_exp((clikart_tensor*)stream), CLIKART_ERROR_TYPE, "handle of another kind");
     REFUSED_STATUS(clikart_stream_synchronize((clikart_stream*)x), CLIKART_ERROR_TYPE, "handle of another kind");
+    REFUSED_STATUS(clikart_graph_run_into(NULL, NULL, 0, NULL, 0), CLIKART_ERROR_TYPE, "NULL");
+    REFUSED_STATUS((int)clikart_graph_peak(NULL, NULL, NULL, 0), CLIKART_ERROR_TYPE, "NULL");
+    REFUSED(clikart_graph_audit(NULL, NULL, 0), CLIKART_ERROR_TYPE, "NULL");
+    REFUSED_STATUS(clikart_graph_save(NULL, "x"), CLIKART_ERROR_TYPE, "NULL");
+    REFUSED(clikart_graph_load(NULL, 2), CLIKART_ERROR_TYPE, "NULL");
+    REFUSED_STATUS(clikart_profile_end("x"), CLIKART_ERROR_RUNTIME, "nothing is noted");
+    REFUSED_STATUS((int)clikart_tensor_layouts(NULL, 1, NULL, 0), CLIKART_ERROR_TYPE, "NULL");
+    CHECK(!clikart_graph_can_be_audited(NULL));
     REFUSED_STATUS(clikart_graph_run((clikart_graph*)x, NULL, 0, NULL, 0), CLIKART_ERROR_TYPE, "handle of another kind");
     REFUSED(clikart_archive_get((clikart_archive*)x, "x"), CLIKART_ERROR_TYPE, "handle of another kind");
     clikart_stream_release(stream);
@@ -240,6 +248,17 @@ static void captures(void) {
     REFUSED_STATUS(clikart_graph_node(graph, 0, &node), CLIKART_ERROR_VALUE, "struct_size");
     CHECK(out[0] == NULL && out[1] == NULL);
     CHECK(clikart_graph_run(graph, two, 1, out, 1) == 0 && out[0]);
+    REFUSED_STATUS(clikart_graph_run_into(graph, two, 1, &wrong, 1), CLIKART_ERROR_VALUE, "a tensor for it was given that is float32 [3, 3]");
+    REFUSED_STATUS(clikart_graph_run_into(graph, two, 1, NULL, 1), CLIKART_ERROR_TYPE, "NULL");
+    CHECK(clikart_graph_run_into(graph, two, 1, out, 1) == 0);
+    size_t rank = 1;
+    int64_t size = 7;
+    REFUSED_STATUS((int)clikart_graph_peak(graph, &size, &rank, 1), CLIKART_ERROR_VALUE, "peak: input 'x' is given the shape [7]");
+    REFUSED_STATUS((int)clikart_graph_peak(graph, NULL, &rank, 1), CLIKART_ERROR_TYPE, "NULL");
+    CHECK(clikart_graph_peak(graph, NULL, NULL, 0) > 0);
+    CHECK(clikart_graph_audit(graph, two, 1)[0] == 0);
+    REFUSED_STATUS(clikart_graph_save(graph, "/no/such/folder/x"), CLIKART_ERROR_FILE, "cannot be written");
+    REFUSED(clikart_graph_load("/no/such/folder/x", 2), CLIKART_ERROR_FILE, "cannot be opened");
 
     /* A stand-in of one capture in another. */
     CHECK(clikart_capture_begin() == 0);

@@ -234,3 +234,132 @@ TEST(Capture, WhatIsNoCaptureIsRefused) {
         EXPECT_FALSE(clikart_capturing());
     }
 }
+
+// ---- writing in place ------------------------------------------------------------------------------------------------
+
+TEST(Graph, WritesAreEffectsInTheirOrder) {
+    const Tensor seen = ops::zeros({3});
+    const auto f = [&](const Tensors& in) {
+        const Tensor before = ops::add(in[0], 0);
+        ops::add_(seen, in[0]);
+        ops::mul_(in[0], 2);
+        return Tensors{before, in[0], ops::add(seen, 0)};
+    };
+    const auto graph = graph::trace(f, {ops::ones({3})});
+    EXPECT_EQ(seen.item_as_vec<float>(), (std::vector<float>{0, 0, 0}));
+    for (float i = 1; i <= 3; ++i) {
+        const Tensor x = ops::ones({3});
+        const Tensors out = graph.run({x});
+        EXPECT_EQ(out[0].item_as_vec<float>(), (std::vector<float>{1, 1, 1}));
+        EXPECT_EQ(x.item_as_vec<float>(), (std::vector<float>{2, 2, 2}));
+        EXPECT_EQ(out[2].item_as_vec<float>(), (std::vector<float>{i, i, i}));
+    }
+    EXPECT_EQ(seen.item_as_vec<float>(), (std::vector<float>{3, 3, 3}));
+    int writes = 0;
+    for (const auto& node : graph.nodes()) writes += node.in_place;
+    EXPECT_EQ(writes, 2);
+}
+
+TEST(Graph, RunsThatWriteKeepTheirOrderWithOtherCalls) {
+    const Tensor total = ops::zeros({1000});
+    const auto graph = graph::trace(
+        [&](const Tensors& in) {
+            ops::add_(total, in[0]);
+            return Tensors{ops::add(total, 0)};
+        },
+        {ops::ones({1000})});
+    const Stream other = Stream::create(Device("cpu"));
+    std::vector<Tensor> results;
+    for (int i = 0; i < 50; ++i) {
+        const StreamScope scope(other);
+        results.push_back(graph.run({ops::ones({1000})})[0]);
+    }
+    for (int i = 0; i < 50; ++i) EXPECT_EQ(results[static_cast<std::size_t>(i)].item_as_vec<float>()[7], static_cast<float>(i + 1));
+}
+
+// ---- plans -----------------------------------------------------------------------------------------------------------
+
+TEST(Graph, OutputsOfEarlierRunsStay) {
+    const auto graph = graph::trace([](const Tensors& in) { return Tensors{ops::softmax(ops::exp(in[0]), 0), ops::cumsum(in[0], 0)}; }, {ops::ones({64})});
+    std::vector<Tensors> runs;
+    for (int i = 0; i < 100; ++i) runs.push_back(graph.run({ops::full({64}, i, DataType::Float32)}));
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(runs[static_cast<std::size_t>(i)][1].item_as_vec<float>()[63], static_cast<float>(64 * i));
+}
+
+TEST(Graph, InputsMayLieInAnyWay) {
+    const auto f = [](const Tensors& in) {
+        return Tensors{ops::reshape(in[0], {-1}), ops::matmul(in[0], in[0]), ops::slice(in[0], 0, 1, 3), ops::tanh(ops::exp(in[0]))};
+    };
+    const Tensor base = ops::reshape(ops::arange(0.0, 64, 1), {8, 8});
+    const auto graph = graph::trace(f, {ops::ones({4, 4})});
+    const Tensors inputs{ops::reshape(ops::arange(0.0, 16, 1), {4, 4}), ops::slice(ops::slice(base, 0, 2, 6), 1, 1, 5),
+                         base.permute({1, 0})[0].reshape({2, 4}).reshape({4, 2}), ops::expand(ops::ones({1, 4}), {4, 4}),
+                         ops::slice(ops::slice(base, 0, 0, 8, 2), 1, 0, 8, 2).permute({1, 0})};
+    for (const Tensor& x : inputs) {
+        if (x.shape() != Shape{4, 4}) continue;
+        for (int again = 0; again < 2; ++again) {
+            const Tensors got = graph.run({x}), want = f({x});
+            for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].item_as_vec<float>(), want[i].item_as_vec<float>());
+        }
+    }
+}
+
+TEST(Graph, AFailureNamesTheOperatorAndSpoilsWhatDependsOnIt) {
+    const Tensor table = ops::ones({4, 2});
+    set_tag("where it was traced");
+    const auto graph = graph::trace([&](const Tensors& in) { return Tensors{ops::exp(ops::embedding(in[0], table)), ops::add(in[0], 1)}; },
+                                    {ops::zeros({3}, DataType::Int64)});
+    set_tag("");
+    const Tensors out = graph.run({ops::full({3}, 9, DataType::Int64)});
+    EXPECT_EQ(out[1].item_as_vec<std::int64_t>()[2], 10);
+    try {
+        static_cast<void>(out[0].item_as_vec<float>());
+        FAIL();
+    } catch (const IndexError& error) {
+        const std::string text = error.what();
+        EXPECT_TRUE(text.starts_with("embedding: ")) << text;
+        EXPECT_NE(text.find("int64 [3], float32 [4, 2] to float32 [3, 2]"), std::string::npos) << text;
+        EXPECT_NE(text.find("recorded at where it was traced"), std::string::npos) << text;
+    }
+    EXPECT_EQ(graph.run({ops::zeros({3}, DataType::Int64)})[1].item_as_vec<int64_t>()[2], 1);
+}
+
+TEST(Graph, ResultsGoToTheCallersMemory) {
+    const auto graph = graph::trace([](const Tensors& in) { return Tensors{ops::mul(in[0], 2), ops::cumsum(in[0], 0)}; }, {ops::ones({3})});
+    const Tensor a = ops::zeros({3}), b = ops::zeros({3});
+    graph.run_into({ops::ones({3})}, {a, b});
+    EXPECT_EQ(a.item_as_vec<float>(), (std::vector<float>{2, 2, 2}));
+    EXPECT_EQ(b.item_as_vec<float>(), (std::vector<float>{1, 2, 3}));
+    graph.run_into({b}, {b, b});  // not the same memory twice, and not an input's
+    EXPECT_EQ(b.item_as_vec<float>(), (std::vector<float>{1, 3, 6}));
+    EXPECT_THROW(graph.run_into({a}, {a}), ValueError);
+    EXPECT_THROW(graph.run_into({a}, {a, ops::zeros({4})}), ValueError);
+    EXPECT_THROW(graph.run_into({a}, {a, ops::zeros({3}, DataType::Int32)}), TypeError);
+    EXPECT_GT(graph.peak(), 0);
+    EXPECT_EQ(graph.audit({a}), "");
+}
+
+TEST(Graph, WeightsThatAreWrittenArePackedAnew) {
+    const Tensor w = ops::full({256, 256}, 1.0 / 256);
+    const auto graph = graph::trace([&](const Tensors& in) { return Tensors{ops::matmul(in[0], w)}; }, {ops::ones({128, 256})});
+    const Tensor x = ops::ones({128, 256});
+    for (int i = 1; i <= 3; ++i) {
+        for (int again = 0; again < 2; ++again) EXPECT_EQ(graph.run({x})[0].item_as_vec<float>()[5], static_cast<float>(1 << (i - 1)));
+        ops::mul_(w, 2);
+    }
+}
+
+TEST(Graph, FilesHoldGraphs) {
+    const std::string path = testing::TempDir() + "clikart_graph_test.graph";
+    const Tensor w = ops::reshape(ops::arange(0.0, 6, 1), {3, 2});
+    const auto graph =
+        graph::trace([&](const Tensors& in) { return Tensors{ops::relu(ops::add(ops::matmul(in[0], w), -3))}; }, {ops::ones({2, 3})}, {"x"}, {"y"});
+    graph.save(path);
+    const auto loaded = graph::ModelGraph::load(path);
+    EXPECT_EQ(loaded.input_names(), graph.input_names());
+    EXPECT_EQ(loaded.output_names(), graph.output_names());
+    const Tensor x = ops::full({2, 3}, 0.5);
+    EXPECT_EQ(loaded.run({x})[0].item_as_vec<float>(), graph.run({x})[0].item_as_vec<float>());
+    EXPECT_THROW(graph::ModelGraph::load(path + ".not there"), Error);
+    std::remove(path.c_str());
+}

@@ -342,3 +342,152 @@ def test_random_programs_that_write(program: Any, seed: int, captured: str, repl
         assert [outcome(graph.run, captured, seed), outcome(graph.run, replayed, seed + 1)] == want
         step = crt.compile(fn, optimize=level, fullgraph=True)
         assert [outcome(step, captured, seed), outcome(step, replayed, seed + 1), outcome(step, captured, seed)] == [*want, want[0]]
+
+
+# ---- what reviews found ----------------------------------------------------------------------------------------------
+
+
+def test_memory_that_may_not_be_written_is_refused_at_a_replay_too():
+    def fn(x):
+        return x.add_(1)
+
+    for function in both(fn):
+        function(crt.zeros(3))
+        a = np.zeros(3, np.float32)
+        a.flags.writeable = False
+        with pytest.raises(ValueError, match=r"^add: the memory of float32 \[3\] was borrowed read-only"):
+            function(crt.from_numpy(a))
+        assert a.tolist() == [0, 0, 0]
+        with pytest.raises(ValueError, match="share memory"):
+            function(crt.expand(crt.zeros(1), (3,)))
+
+
+def test_a_view_or_a_copy_as_the_strides_have_it():
+    def fn(x):
+        y = x.transpose(0, 1).reshape((-1,))
+        y.add_(10)
+        return y * 1
+
+    for make in (lambda x: fn, lambda x: crt.trace(fn, (x,)), lambda x: crt.compile(fn), lambda x: crt.compile(fn, dynamic=True)):
+        for lies in (lambda t: t, lambda t: t.transpose(0, 1)):
+            x = lies(crt.tensor([[1.0, 2.0], [3.0, 4.0]]))
+            function = make(x)
+            for again in (lambda t: t, lambda t: t.transpose(0, 1)):
+                x, right = again(crt.tensor([[1.0, 2.0], [3.0, 4.0]])), again(crt.tensor([[1.0, 2.0], [3.0, 4.0]]))
+                same(function(x), fn(right))
+                same(x, right)
+
+
+def test_dynamic_graphs_look_at_strides():
+    def fn(x):
+        x.reshape((-1,)).add_(1)
+        return x * 1
+
+    for function in (fn, crt.compile(fn), crt.compile(fn, dynamic=True)):
+        base = crt.zeros((3, 4))
+        function(base[:, :2])  # a copy
+        function(base[:, 3:])  # a view
+        assert base.tolist() == [[0, 0, 0, 1]] * 3
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_tensors_from_outside_that_share_borrowed_memory(level):
+    array_ = np.arange(4, dtype=np.float32)
+    a, b, part = crt.from_numpy(array_), crt.from_numpy(array_), crt.from_numpy(array_[2:])
+
+    def fn(inputs):
+        first, tail = b * 2, part * 1
+        a.add_(10)
+        return [first + inputs[0], b * 2 + inputs[0], tail + 0]
+
+    graph = crt.trace(fn, [crt.zeros(4)], optimize=level)
+    assert [t.tolist() for t in graph.run([crt.zeros(4)])] == [[0, 2, 4, 6], [20, 22, 24, 26], [2, 3]]
+
+
+def test_second_results_have_memory_of_their_own():
+    def fn(x):
+        _, i = crt.sort(x)
+        i.add_(10)
+        _, k = crt.sort(x)
+        return i * 1, k * 1
+
+    def out(x):
+        return crt.sort(x)[1], crt.sort(x)[1]
+
+    x = crt.tensor([3.0, 1.0, 2.0])
+    for function in both(fn):
+        for _ in range(2):
+            assert [t.tolist() for t in function(x)] == [[11, 12, 10], [1, 2, 0]]
+    for function in both(out):
+        for _ in range(2):
+            i, k = function(x)
+            i.add_(100)
+            assert k.tolist() == [1, 2, 0]
+
+
+def test_packed_dtypes_keep_their_last_element():
+    graph = crt.trace(lambda i: [crt.cast(crt.copy(crt.cast(i[0], crt.int4)), crt.float32)], [crt.ones(3)])
+    assert graph.run([crt.tensor([1.0, 2.0, 3.0])])[0].tolist() == [1, 2, 3]
+
+
+def test_a_failure_spoils_what_depends_on_it_and_nothing_else():
+    def fn(w, x, i):
+        w.add_(1)
+        return crt.gather(x, 0, i), x * 2
+
+    for function in (fn, *both(fn)):
+        w, x = crt.zeros(3), crt.ones(3)
+        for i in (0, 7, 0):
+            got, twice = function(w, x, crt.tensor([i]))
+            if i == 7:
+                with pytest.raises(IndexError, match=r"^gather: index 7"):
+                    got.tolist()
+            else:
+                assert got.tolist() == [1]
+            assert twice.tolist() == [2, 2, 2]
+        assert w.tolist() == [3, 3, 3]
+
+
+def test_what_is_spoiled_before_a_run_spoils_what_reads_it():
+    def fn(x, y):
+        return x + 1, y + 1
+
+    def cure(x, y):
+        x.copy_(y)
+        return x + 1, y + 1
+
+    for function in both(fn):
+        bad = crt.gather(crt.ones(3), 0, crt.tensor([5]))
+        first, second = function(bad, crt.ones(1))
+        assert second.tolist() == [2]
+        with pytest.raises(IndexError, match=r"^gather: index 5"):
+            first.tolist()
+    for function in both(cure):
+        function(crt.ones(1), crt.ones(1))
+        bad = crt.gather(crt.ones(3), 0, crt.tensor([5]))
+        assert [t.tolist() for t in function(bad, crt.ones(1))] == [[2], [2]] and bad.tolist() == [1]
+
+
+def test_what_was_written_is_not_written_again_after_a_refusal():
+    def fn(x, z):
+        x.add_(1)
+        return x + z
+
+    step = crt.compile(fn, dynamic=True)
+    step(crt.zeros(3), crt.zeros(3))
+    x = crt.zeros(3)
+    with crt.tracing(), pytest.raises(ValueError, match=r"^add: "):
+        step(x, crt.zeros(4))
+    assert x.tolist() in ([0, 0, 0], [1, 1, 1])
+
+
+def test_synchronous_runs_whose_results_are_views():
+    a = crt.tensor(array(700, 700))
+    graph = crt.trace(lambda i: [crt.transpose(crt.exp(i[0]), 0, 1)], [crt.ones((40, 30))])
+    x = crt.tensor(array(40, 30))
+    for _ in range(5):
+        busy = a @ a
+        with crt.synchronous():
+            (y,) = graph.run([x])
+        same(y, crt.transpose(crt.exp(x), 0, 1))
+        del busy

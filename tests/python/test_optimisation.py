@@ -205,3 +205,17 @@ def test_every_elementwise_operator_in_a_fused_step():
                 assert graph.run(list(operands))[0].bytes() == want, op.name
                 seen += 1
     assert seen > 200
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_single_elements_in_wide_lanes(dtype):
+    """Tiles have room for what is computed in, not only for what is stored."""
+    one, other = (crt.expand(crt.tensor(array(1, seed=s)).to(getattr(crt, dtype)), (5000,)) for s in (0, 1))
+    for fn in (
+        lambda i: [crt.cast(i[0] * i[1], crt.int8)],
+        lambda i: [crt.cast(i[0] + i[1], crt.bfloat16)],
+        lambda i: [crt.cast(crt.sqrt(crt.abs(i[0])), crt.uint8)],
+        lambda i: [crt.isnan(i[0] / i[1])],
+    ):
+        for _ in range(20):
+            fused_and_plain(fn, [one, other])

@@ -141,6 +141,7 @@ void* prepare_fused(const FusedPart* given, int32_t n_parts, const View* inputs,
             part.loop = find_loop(op, compute);
             if (!part.loop.run) return nullptr;
             if (part.loop.out != dtype) part.convert = find_convert(part.loop.out, dtype);
+            widest = std::max(widest, size_of(part.loop.out));
         }
         for (int32_t k = 0; k < from.n_operands; ++k) {
             const DType own = dtype_of_operand(from.operands[k]), lane = converts ? dtype : part.loop.in[k];

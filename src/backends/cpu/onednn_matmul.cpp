@@ -169,7 +169,7 @@ bool OneDnnProduct::is_fast(DType dtype) {
     return tiles;
 }
 
-bool OneDnnProduct::packs_exactly(const OneDnnShape& packed) {
+bool OneDnnProduct::packs_exactly(const OneDnnShape& packed) try {
     static std::mutex& mutex = []() -> std::mutex& {  // guards the answers
         auto& made = *new std::mutex;
         hold_at_fork(made);
@@ -213,6 +213,8 @@ bool OneDnnProduct::packs_exactly(const OneDnnShape& packed) {
     if (answers.size() >= kCachedKernels) answers.clear();
     answers.emplace(packed, same);
     return same;
+} catch (const Failure&) {  // no memory to find out
+    return false;
 }
 
 std::shared_ptr<const OneDnnProduct> OneDnnProduct::find(const OneDnnShape& shape) {

@@ -334,7 +334,7 @@ void multiply_onednn(const KernelCall& call, const MatrixProduct& p) {
         }
         return true;
     };
-    if (pays || (one && call.keep && exact())) {
+    if (pays || (one && call.keep && p.b_input < call.n_inputs && exact())) {
         panel_bytes = (find_kernel(tile.m, tile.n, true)->packed_bytes() + 4095) / 4096 * 4096;
         panels = Prepared::kept(call, p.b_input, panel_bytes * static_cast<size_t>(tiles_n), pack);
     }

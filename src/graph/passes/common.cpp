@@ -50,7 +50,11 @@ size_t hash_of(const Step& step) {
 }  // namespace
 
 void merge_common(Program& program) {
-    const std::vector<bool> escapes = find_escaping(program), written = program.find_written();
+    std::vector<bool> escapes = find_escaping(program), written = program.find_written();
+    for (size_t i = 0; i < program.steps.size(); ++i) {  // both results of a call are of one step
+        if (program.steps[i].op != OpCode::Result || !(escapes[i] || written[i])) continue;
+        escapes[static_cast<size_t>(program.steps[i].inputs[0])] = true;
+    }
     std::vector<int32_t> merged(program.steps.size());
     std::vector<bool> gone(program.steps.size(), false);
     std::unordered_multimap<size_t, int32_t> known;
