@@ -38,6 +38,21 @@ def mlp(o, x, w1, b1, w2, b2):
     return o.softmax(o.relu(x @ w1 + b1) @ w2 + b2)
 
 
+def small_mlp(o, x, w1, b1, w2, b2, g):
+    """Ten operators on 32 numbers."""
+    return o.sigmoid(o.tanh(o.relu(x @ w1 + b1) @ w2 + b2) * g + b2) * x
+
+
+def wide_mlp(o, x, w1, w2, w3, b):
+    return o.relu(o.relu(x @ w1 + b) @ w2 + b) @ w3 + b
+
+
+def chain_of_ten(o, x, y):
+    a = o.tanh(x * y + x)
+    a = (a * 0.5 - y) * a
+    return o.sigmoid(o.relu(a + 1.0) * y - x)
+
+
 BIG = [f32(4096, 4096)]
 
 case("dispatch/add16_x1000", [f32(16), f32(16, scale=0.01)], chain, 1000)
@@ -91,3 +106,11 @@ case("attention/sdpa_1x12x512x64", [f32(1, 12, 512, 64)] * 3, lambda o, q, k, v:
 case("attention/sdpa_1x12x1x64_kv1024", [f32(1, 12, 1, 64), f32(1, 12, 1024, 64), f32(1, 12, 1024, 64)], lambda o, q, k, v: o.attention(q, k, v))
 case("random/normal_16M", [f32(1)], lambda o, x: o.normal(1 << 24) * 0)
 case("model/mlp_1797x64x64x10", [f32(1797, 64), f32(64, 64, scale=0.1), f32(64), f32(64, 10, scale=0.1), f32(10)], mlp)
+# What a graph makes of several operators; torch, which would need a C++ compiler for that, calls them.
+case(
+    "graph/mlp10",
+    [f32(1, 32), f32(32, 64, scale=0.2), f32(64), f32(64, 32, scale=0.2), f32(32), f32(32)],
+    lambda o, x, *rest: o.replay("mlp10", small_mlp, [x], rest),
+)
+case("graph/mlp3x1024_b64", [f32(64, 1024), *[f32(1024, 1024, scale=0.04)] * 3, f32(1024)], lambda o, x, *rest: o.replay("mlp3x1024", wide_mlp, [x], rest))
+case("graph/chain10_16M", [f32(1 << 24), f32(1, 1 << 24)[0]], lambda o, x, y: o.replay("chain10", chain_of_ten, [x, y]))

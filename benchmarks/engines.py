@@ -17,7 +17,7 @@ class Torch:
         self.t, self.f = torch, functional
         torch.set_grad_enabled(False)
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        self.exp, self.tanh, self.relu, self.gelu = torch.exp, torch.tanh, torch.relu, functional.gelu
+        self.exp, self.tanh, self.relu, self.gelu, self.sigmoid = torch.exp, torch.tanh, torch.relu, functional.gelu, torch.sigmoid
         self.mean, self.var, self.cat, self.topk, self.sort = torch.mean, torch.var, torch.cat, torch.topk, torch.sort
         self.embedding, self.pad, self.attention, self.normal = functional.embedding, functional.pad, functional.scaled_dot_product_attention, torch.randn
 
@@ -38,6 +38,10 @@ class Torch:
     def into(self, out, name, x):
         """The function's result in memory that is there already."""
         return (self.t._C._nn.gelu if name == "gelu" else getattr(self.t, name))(x, out=out)
+
+    def replay(self, name, function, inputs, constants=()):
+        """The function, compiled where that needs no compiler of its own: here it is called."""
+        return function(self, *inputs, *constants)
 
     def softmax(self, x):
         return self.t.softmax(x, -1)
@@ -79,7 +83,8 @@ class Clika:
         self.crt = crt
         for name in ("exp", "tanh", "relu", "gelu", "softmax", "sum", "mean", "var", "topk", "sort", "embedding", "pad", "max_pool2d"):
             setattr(self, name, getattr(crt, name))
-        self.cat, self.attention = crt.concat, crt.scaled_dot_product_attention
+        self.cat, self.attention, self.sigmoid = crt.concat, crt.scaled_dot_product_attention, crt.sigmoid
+        self.graphs: dict[str, Any] = {}
 
     def array(self, x: np.ndarray) -> Any:
         return self.crt.tensor(x)
@@ -96,6 +101,11 @@ class Clika:
     def into(self, out, name, x):
         """Ours takes memory from its pool, and needs none."""
         return getattr(self.crt, name)(x)
+
+    def replay(self, name, function, inputs, constants=()):
+        if name not in self.graphs:
+            self.graphs[name] = self.crt.trace(lambda given: [function(self, *given, *constants)], list(inputs))
+        return self.graphs[name].run(list(inputs))[0]
 
     def layer_norm(self, x, weight, bias):
         return self.crt.layer_norm(x, weight.shape, weight, bias)

@@ -12,25 +12,6 @@
 namespace clikart::capture {
 namespace {
 
-/// While it lives, calls compute and nothing is recorded.
-class Paused {
-public:
-    Paused() noexcept : mode_(thread_settings.mode), recording_(thread_settings.recording) {
-        if (mode_ == Mode::Capture) thread_settings.mode = Mode::Eager;
-        thread_settings.recording = false;
-    }
-    ~Paused() {
-        thread_settings.mode = mode_;
-        thread_settings.recording = recording_;
-    }
-    Paused(const Paused&) = delete;
-    Paused& operator=(const Paused&) = delete;
-
-private:
-    const Mode mode_;
-    const bool recording_;
-};
-
 class GraphRecorder final : public Recorder {
 public:
     GraphRecorder(bool running, bool strict) noexcept : running(running), strict_(strict) {}
@@ -163,7 +144,7 @@ private:
         Tensor* const operands[] = {base};
         auto node = make_ref<Node>(OpCode::Copy, op_info(OpCode::Copy).kind, id, 0);  // before all others
         {
-            const Paused paused;
+            const Unrecorded unrecorded;
             node->inputs.push_back(call(OpCode::Copy, operands, Attributes{}));
         }
         const Ref<Tensor> fresh = make_tensor(base->dtype(), base->shape(), Device{});

@@ -76,6 +76,15 @@ std::vector<bool> Program::find_written() const {
     return written;
 }
 
+std::vector<bool> Program::find_escaping() const {
+    std::vector<bool> escapes(steps.size(), false);
+    for (const int32_t value : outputs) escapes[static_cast<size_t>(value)] = true;
+    for (size_t i = steps.size(); i-- > 0;) {
+        if (escapes[i] && steps[i].kind == NodeKind::View) escapes[static_cast<size_t>(steps[i].inputs[0])] = true;
+    }
+    return escapes;
+}
+
 void Program::remove(const std::vector<bool>& gone) {
     std::vector<int32_t> number(steps.size(), -1);
     size_t kept = 0;

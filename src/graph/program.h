@@ -58,6 +58,8 @@ struct Program {
     std::vector<int32_t> find_roots() const;
     /// Whether some step writes over the memory of each value.
     std::vector<bool> find_written() const;
+    /// Whether each value goes out, or a view of it does.
+    std::vector<bool> find_escaping() const;
     /// Takes out the steps that are marked; nobody may read them.
     void remove(const std::vector<bool>& gone);
     /// Fills in `ends`: after its last reader a value is over, unless it goes out.

@@ -33,6 +33,25 @@ public:
 /// The calling thread's recorder, or null.
 Recorder*& thread_recorder() noexcept;
 
+/// While it lives, calls compute and nothing is recorded.
+class Unrecorded {
+public:
+    Unrecorded() noexcept : mode_(thread_settings.mode), recording_(thread_settings.recording) {
+        if (mode_ == Mode::Capture) thread_settings.mode = Mode::Eager;
+        thread_settings.recording = false;
+    }
+    ~Unrecorded() {
+        thread_settings.mode = mode_;
+        thread_settings.recording = recording_;
+    }
+    Unrecorded(const Unrecorded&) = delete;
+    Unrecorded& operator=(const Unrecorded&) = delete;
+
+private:
+    const Mode mode_;
+    const bool recording_;
+};
+
 /// To be called with a tensor whose sizes are told outside the library.
 inline void note_size_asked(const Tensor& tensor) noexcept {
     if (thread_settings.recording) [[unlikely]]

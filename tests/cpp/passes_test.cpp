@@ -4,8 +4,11 @@
 #include <algorithm>
 
 #include "graph/passes/common.h"
+#include "graph/passes/dead.h"
 #include "graph/passes/elementwise.h"
 #include "graph/passes/epilogues.h"
+#include "graph/passes/folding.h"
+#include "ops/settle.h"
 
 using namespace clikart;
 
@@ -194,6 +197,55 @@ TEST(Elementwise, LongChainsBecomeSeveralSteps) {
     for (const Step& step : w.program.steps) operators += step.is_call() ? 1 + step.epilogues.size() : 0;
     EXPECT_EQ(operators, 1000u);
     EXPECT_LT(w.program.steps.size(), 50u);
+}
+
+TEST(Folding, WhatDependsOnNothingIsComputedOnce) {
+    Writer w;
+    const int32_t x = w.input(kMatrix);
+    const auto full = [&](double value) {
+        const int32_t constant = w.elementwise(OpCode::Constant, {}, Dims{}, DType::Float64);
+        w.program.steps[static_cast<size_t>(constant)].kind = NodeKind::Constant;
+        w.program.steps[static_cast<size_t>(constant)].value = scalar(value);
+        const int32_t number = w.elementwise(OpCode::Full, {constant}, kMatrix);
+        Step& step = w.program.steps[static_cast<size_t>(number)];
+        auto attributes = std::make_shared<Attributes>();
+        attributes->add_list("full", "shape", kMatrix.data(), 2);
+        attributes->add(static_cast<int64_t>(DType::Float32));
+        step.kind = NodeKind::Create;
+        step.attributes = attributes;
+        return number;
+    };
+    const int32_t mask = w.elementwise(OpCode::Exp, {full(0)}, kMatrix);
+    const int32_t out = w.elementwise(OpCode::Add, {x, mask}, kMatrix), own = full(2);
+    w.program.outputs = {out, own};
+    passes::fold_constants(w.program);
+    w.program.verify();
+    passes::remove_dead(w.program);
+    w.program.verify();
+    ASSERT_EQ(codes(w.program),
+              (std::vector<OpCode>{OpCode::Input, OpCode::External, OpCode::Add, OpCode::Constant, OpCode::Full}));  // what goes out is the caller's
+    const Ref<Tensor>& value = w.program.steps[1].value;
+    settle(*value, "test");
+    EXPECT_EQ(static_cast<const float*>(value->data())[5], 1);
+}
+
+TEST(Dead, WhatNobodyReadsIsGone) {
+    Writer w;
+    const int32_t x = w.input(kRow);
+    const int32_t read = w.elementwise(OpCode::Exp, {x}, kRow), unread = w.elementwise(OpCode::Neg, {x}, kRow);
+    const int32_t own = w.elementwise(OpCode::Tanh, {x}, kRow);
+    const auto write = [&](int32_t over) { w.program.steps[static_cast<size_t>(w.elementwise(OpCode::Neg, {over}, kRow))].in_place = true; };
+    write(own);  // read afterwards
+    const int32_t out = w.elementwise(OpCode::Add, {read, own}, kRow);
+    write(own);     // not any more
+    write(unread);  // never
+    write(x);       // the caller sees that
+    w.program.outputs = {out};
+    passes::remove_dead(w.program);
+    w.program.verify();
+    EXPECT_EQ(codes(w.program), (std::vector<OpCode>{OpCode::Input, OpCode::Exp, OpCode::Tanh, OpCode::Neg, OpCode::Add, OpCode::Neg}));
+    EXPECT_TRUE(w.program.steps[3].in_place && w.program.steps[3].inputs[0] == 2);
+    EXPECT_TRUE(w.program.steps[5].in_place && w.program.steps[5].inputs[0] == 0);
 }
 
 TEST(Program, VerifyFindsWhatIsWrong) {

@@ -382,8 +382,8 @@ CLIKART_API clikart_graph* clikart_graph_load(const char* path, int32_t optimize
 CLIKART_API int clikart_graph_run(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs, clikart_tensor** outputs, size_t n_outputs);
 /* The same with inputs by name, in any order. */
 /* The same; the results go to tensors of the caller's, which have the outputs' shapes and dtypes. */
-CLIKART_API int clikart_graph_run_into(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs,
-                                       clikart_tensor* const* outputs, size_t n_outputs);
+CLIKART_API int clikart_graph_run_into(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs, clikart_tensor* const* outputs,
+                                       size_t n_outputs);
 /* How many bytes a run takes, its results included, on dense inputs of the shapes that are one behind the other in `sizes`; NULL: those
  * it was recorded for.  What kernels take for themselves for a while comes on top.  -1 on failure. */
 CLIKART_API int64_t clikart_graph_peak(const clikart_graph* graph, const int64_t* sizes, const size_t* ranks, size_t n_inputs);

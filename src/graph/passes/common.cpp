@@ -7,17 +7,6 @@
 namespace clikart::passes {
 namespace {
 
-/// Whether a value goes out, or a view of it does.
-std::vector<bool> find_escaping(const Program& program) {
-    std::vector<bool> escapes(program.steps.size(), false);
-    for (const int32_t value : program.outputs) escapes[static_cast<size_t>(value)] = true;
-    for (size_t i = program.steps.size(); i-- > 0;) {
-        const Step& step = program.steps[i];
-        if (escapes[i] && step.kind == NodeKind::View) escapes[static_cast<size_t>(step.inputs[0])] = true;
-    }
-    return escapes;
-}
-
 bool same_attributes(const Attributes& a, const Attributes& b) {
     const auto same_item = [](const Attributes::Item& x, const Attributes::Item& y) { return x.offset == y.offset && x.length == y.length; };
     return a.count == b.count && a.used == b.used && std::equal(a.items, a.items + a.count, b.items, same_item) &&
@@ -50,7 +39,7 @@ size_t hash_of(const Step& step) {
 }  // namespace
 
 void merge_common(Program& program) {
-    std::vector<bool> escapes = find_escaping(program), written = program.find_written();
+    std::vector<bool> escapes = program.find_escaping(), written = program.find_written();
     for (size_t i = 0; i < program.steps.size(); ++i) {  // both results of a call are of one step
         if (program.steps[i].op != OpCode::Result || !(escapes[i] || written[i])) continue;
         escapes[static_cast<size_t>(program.steps[i].inputs[0])] = true;
