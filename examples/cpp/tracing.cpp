@@ -1,7 +1,8 @@
-// Graphs, a chapter for each idea: trace, nodes, compile.  Run it: every chapter checks what it says.
+// Graphs, a chapter for each idea: trace, nodes, compile, effects, files.  Run it: every chapter checks what it says.
 #include <ClikaRT/clika_rt.h>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 using namespace ClikaRT;
 using Tensors = std::vector<Tensor>;
@@ -83,4 +84,28 @@ int main() {
     }
     fallback.reset();
     require(fallback.state() == State::Pending, "reset() begins anew");
+
+    chapter("Writing in place is an effect of the graph");
+    const Tensor seen = ops::zeros({4});
+    const ModelGraph counting = graph::trace(
+        [&](const Tensors& in) {
+            ops::add_(seen, ops::mean(in[0], {0}));
+            return Tensors{ops::sub(in[0], seen)};
+        },
+        {x});
+    require(values(seen)[0] == 0, "tracing computes nothing");
+    for (int i = 0; i < 3; ++i) counting.run({x});
+    std::printf("after three runs %g\n", static_cast<double>(values(seen)[0]));
+    require(values(seen)[0] == 3, "each run writes");
+
+    chapter("Graphs travel, and results go where one wants them");
+    const std::string path = (std::filesystem::temp_directory_path() / "clikart_tracing_example.graph").string();
+    graph.save(path);
+    const ModelGraph loaded = ModelGraph::load(path);
+    const Tensor out = ops::zeros({2, 3});
+    loaded.run_into({x}, {out});
+    std::filesystem::remove(path);
+    require(values(out) == values(head({x})[0]), "the loaded graph computes what the function does");
+    require(graph.audit({x}).empty(), "a run has the bits of its operators one by one");
+    std::printf("%s -> %s, %lld bytes at most\n", loaded.input_names()[0].c_str(), loaded.output_names()[0].c_str(), static_cast<long long>(loaded.peak()));
 }

@@ -1,6 +1,9 @@
-"""Graphs, a chapter for each idea: trace, modules and pytrees, compile.  Run it: every chapter checks what it says."""
+"""Graphs, a chapter for each idea: trace, modules and pytrees, compile, effects, files, tools.  Run it: every chapter checks what it says."""
 
+import json
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,3 +120,47 @@ else:
     raise AssertionError
 step.reset()
 print("and after a reset", step.state)
+
+chapter("Writing in place is an effect of the graph")
+
+
+class Average(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean = crt.zeros(4)
+
+    def forward(self, x):
+        self.mean.mul_(0.9).add_(crt.mean(x, dims=[0]) * 0.1)
+        return x - self.mean
+
+
+eager, average = Average(), Average()
+step = crt.compile(average, fullgraph=True)
+for seed in range(5):
+    batch = crt.tensor(np.random.default_rng(seed).standard_normal((8, 4)).astype(np.float32))
+    assert step(batch).bytes() == eager(batch).bytes()
+assert average.mean.bytes() == eager.mean.bytes()
+print("the average after five steps is that of eager code;", sum(node.in_place for node in step.take_graph().nodes()), "nodes write")
+
+chapter("Elementwise operators are one node; results may go where one wants them")
+chain = crt.trace(lambda i: [crt.tanh(i[0] * i[1] + i[0]) * 0.5 - i[1]], [x, x], ["a", "b"], ["y"])
+out = crt.zeros((2, 4))
+chain.run([x, x], out=[out])
+print(" + ".join(code.name for node in chain.nodes() if node.epilogues for code in (node.op_code, *node.epilogues)))
+assert out.bytes() == chain.run([x, x])[0].bytes()
+
+with tempfile.TemporaryDirectory() as folder:
+    chapter("Graphs travel")
+    graph.save(Path(folder) / "head.graph")
+    loaded = crt.graph.load(Path(folder) / "head.graph")
+    print(loaded.input_names(), "->", loaded.output_names())
+    assert loaded.run({"x": x})[0].bytes() == head([x])[0].bytes()
+
+    chapter("And explain themselves")
+    print(graph.summary().splitlines()[-1])
+    assert graph.audit([x]) == "" and graph.peak() >= 24
+    with crt.profile(Path(folder) / "trace.json"):
+        graph.run([x])
+    spans = json.loads((Path(folder) / "trace.json").read_text())["traceEvents"]
+    print("ran:", ", ".join(span["name"] for span in spans))
+    (Path(folder) / "head.html").write_text(graph.to_html())

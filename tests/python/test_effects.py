@@ -448,6 +448,14 @@ def test_a_failure_spoils_what_depends_on_it_and_nothing_else():
         assert w.tolist() == [3, 3, 3]
 
 
+def spoilt():
+    """A value that is none; its failure was told."""
+    bad = crt.gather(crt.ones(3), 0, crt.tensor([5]))
+    with pytest.raises(IndexError, match=r"^gather: index 5"):
+        bad.wait()
+    return bad
+
+
 def test_what_is_spoiled_before_a_run_spoils_what_reads_it():
     def fn(x, y):
         return x + 1, y + 1
@@ -457,14 +465,14 @@ def test_what_is_spoiled_before_a_run_spoils_what_reads_it():
         return x + 1, y + 1
 
     for function in both(fn):
-        bad = crt.gather(crt.ones(3), 0, crt.tensor([5]))
+        bad = spoilt()
         first, second = function(bad, crt.ones(1))
         assert second.tolist() == [2]
         with pytest.raises(IndexError, match=r"^gather: index 5"):
             first.tolist()
     for function in both(cure):
         function(crt.ones(1), crt.ones(1))
-        bad = crt.gather(crt.ones(3), 0, crt.tensor([5]))
+        bad = spoilt()
         assert [t.tolist() for t in function(bad, crt.ones(1))] == [[2], [2]] and bad.tolist() == [1]
 
 

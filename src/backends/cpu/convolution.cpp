@@ -139,7 +139,8 @@ struct Cut {
         while (dim < 2 && s.in[dim] == 1 && s.out[dim] == 1) ++dim;
         const int64_t size = s.out[dim];
         const auto wanted = static_cast<int64_t>(std::min(pieces + 0.5, 64.0));
-        const int64_t parts = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, size / kRows));
+        int64_t parts = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, size / kRows));
+        if (parts == 3) parts = 2;  // three take two threads as long as four would
         rows = (size + parts - 1) / parts;
         if (s.transposed) rows = std::min(size, (rows + s.stride[dim] - 1) / s.stride[dim] * s.stride[dim]);  // few kinds of pieces
     }
