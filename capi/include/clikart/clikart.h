@@ -160,7 +160,7 @@ CLIKART_API int64_t clikart_tensor_numel(const clikart_tensor* tensor);
 CLIKART_API bool clikart_tensor_is_contiguous(const clikart_tensor* tensor);
 /* What calls look at: dtype, kind and index of the device, rank, whether it is dense, the sizes and, unless it is dense, the strides, of one tensor behind
    the other; equal for lists of tensors that lie the same way.  Writes at most `room` numbers and returns how many there are; -1 on
-   failure. */
+   failure.  Waits for sizes that are not known yet; while calls are run and recorded, the sizes then count as asked for. */
 CLIKART_API int64_t clikart_tensor_layouts(const clikart_tensor* const* tensors, size_t n_tensors, int64_t* layouts, size_t room);
 /* "cpu", "meta"; static text. */
 CLIKART_API const char* clikart_tensor_device(const clikart_tensor* tensor);
@@ -367,7 +367,7 @@ typedef struct clikart_node {
     size_t n_inputs;
     size_t n_epilogues; /* operators that are computed with it on the spot; its last inputs are operands of theirs */
     bool in_place;      /* it writes over its first input, and nobody reads what it makes itself */
-    const char* place;  /* where the call was made that it comes from; NULL: unknown */
+    const char* place;  /* where the call was made that it comes from, as long as the graph lives; NULL: unknown */
 } clikart_node;
 CLIKART_API int clikart_graph_node(const clikart_graph* graph, size_t index, clikart_node* node);
 /* The operator of a node's epilogue `k`, or a negative number with an error. */
