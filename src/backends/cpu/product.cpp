@@ -316,7 +316,8 @@ void multiply_onednn(const KernelCall& call, const MatrixProduct& p) {
     if (narrow && find_kernel(tile.m, tile.n, false)->name().starts_with("ref")) return multiply_blocked(call, p);
 
     // The kernel packs for itself, once for each tile of rows; doing it once is 5 % of 2048^3 and nothing of 1024^3.  What stays is
-    // packed once for all runs.
+    // packed once for all runs, where that is a tenth of the time or more: it takes as much memory as the weights.
+    constexpr int64_t kFewRows = 128;
     const bool one = numel(p.batch) == 1, pays = one && (operations >= kPacked || narrow) && p.c.rows >= 2 * tile.m;
     size_t panel_bytes = 0;
     const auto pack = [&](char* to) {
@@ -334,7 +335,7 @@ void multiply_onednn(const KernelCall& call, const MatrixProduct& p) {
         }
         return true;
     };
-    if (pays || (one && call.keep && p.b_input < call.n_inputs && exact())) {
+    if (pays || (one && call.keep && p.c.rows < kFewRows && p.b_input < call.n_inputs && exact())) {
         panel_bytes = (find_kernel(tile.m, tile.n, true)->packed_bytes() + 4095) / 4096 * 4096;
         panels = Prepared::kept(call, p.b_input, panel_bytes * static_cast<size_t>(tiles_n), pack);
     }
