@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from ._enums import ClikaRTError, ClikaRTRuntimeError, ClikaRTTypeError, ClikaRTValueError
-from ._library import c_text, check, check_pointer, ffi, lib, text
+from ._library import c_text, check, ffi, lib, text
 from .capture import Copies, NoKeyError, Outputs, Recording, argument_names, fixed_key, is_kept, numbered, optimization, require_list
 from .dtype import DType
 from .graph import ModelGraph
@@ -68,18 +68,10 @@ class _Entry:
     outputs: Outputs
     #: What the function took from elsewhere.
     taken: Surroundings
-    #: Whether a run writes over memory.
+    #: Of a graph for all sizes: whether a run writes over memory.
     writes: bool
     #: When it was last replayed.
     used: int = 0
-
-    def check(self, handles: Any, count: int) -> None:
-        """Raises where the graph does not compute what its operators do one by one; what cannot be run twice is passed over."""
-        graph = self.graph._handle
-        if not lib.clikart_graph_can_be_audited(graph):
-            return
-        if differs := text(check_pointer(lib.clikart_graph_audit(graph, handles, count))):
-            raise ClikaRTRuntimeError(f"compile: a replay does not compute what its operators do one by one: {differs}")
 
 
 class Compiled:
@@ -206,12 +198,14 @@ class Compiled:
                 entry.used = next(self._clock)
                 try:
                     results = entry.graph.run_handles(given, len(handles))
-                    if self._audit and random.random() < self._audit:
-                        entry.check(given, len(handles))
-                    return entry.outputs.build(results)
                 except ClikaRTError:  # perhaps the function would catch what other sizes are refused with
                     if not self._dynamic or key not in entries or entry.writes:  # what was written would be written again
                         raise
+                else:
+                    if self._audit and random.random() < self._audit and entry.graph.can_be_audited():
+                        if differs := entry.graph.audit_handles(given, len(handles)):
+                            raise ClikaRTRuntimeError(f"compile: a replay does not compute what its operators do one by one: {differs}")
+                    return entry.outputs.build(results)
         return self._capture(args, kwargs, key, sized, fixed, entries, bound_anew)
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
@@ -304,7 +298,7 @@ class Compiled:
             out_names = numbered("output", len(results)) if self._specs is not None else outputs.names()
             after.keep(before)
             graph = recording.end(results, out_names, self._optimize, any_sizes)
-            entry = _Entry(graph, outputs, after, any(node.in_place for node in graph.nodes()))
+            entry = _Entry(graph, outputs, after, any_sizes and any(node.in_place for node in graph.nodes()))
         self._store(
             key if any_sizes else sized, entry, entries, [f"{name} is {_shown(leaf)}" for name, leaf in zip(all_names, leaves, strict=True)], bound_anew
         )

@@ -92,9 +92,11 @@ class ModelGraph:
 
     def to_dot(self) -> str:
         """The graph as a text in the language of Graphviz."""
-        names = self.output_names()
-        outputs = [(name, check(lib.clikart_graph_output_node(self._handle, i))) for i, name in enumerate(names)]
-        return graph_text.dot(self.nodes(), self.input_names(), outputs)
+        return graph_text.dot(self.nodes(), self.input_names(), self._outputs())
+
+    def _outputs(self) -> list[tuple[str, int]]:
+        """The name of each output, and the node that makes it."""
+        return [(name, check(lib.clikart_graph_output_node(self._handle, i))) for i, name in enumerate(self.output_names())]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the graph, with the tensors it holds, to a file that :func:`load` reads, here or in C and C++.
@@ -108,9 +110,7 @@ class ModelGraph:
 
     def to_html(self) -> str:
         """The graph as one page for a browser, which needs nothing else: a drawing, and a table with the line each node comes from."""
-        names = self.output_names()
-        outputs = [(name, check(lib.clikart_graph_output_node(self._handle, i))) for i, name in enumerate(names)]
-        return graph_page.page(self.nodes(), self.input_names(), outputs)
+        return graph_page.page(self.nodes(), self.input_names(), self._outputs())
 
     def peak(self, shapes: Sequence[Sequence[int]] | Mapping[str, Sequence[int]] | None = None) -> int:
         """How many bytes a run takes, its results included; what kernels take for themselves for a while comes on top.
@@ -141,9 +141,17 @@ class ModelGraph:
             NotImplementedError: the graph writes over memory or draws random numbers, so it cannot be run twice for the same.
         """
         handles = [_handle_of(t) for t in inputs]
+        return self.audit_handles(handles, len(handles))
+
+    def audit_handles(self, handles: Any, count: int) -> str:
+        """As :meth:`audit`, for those who have the handles at hand, as a list or an array."""
         if scoped:
             apply()
-        return text(check_pointer(lib.clikart_graph_audit(self._handle, handles, len(handles))))
+        return text(check_pointer(lib.clikart_graph_audit(self._handle, handles, count)))
+
+    def can_be_audited(self) -> bool:
+        """Whether a run can be repeated: the graph writes over no memory and draws no random numbers."""
+        return bool(lib.clikart_graph_can_be_audited(self._handle))
 
     def run(self, inputs: Iterable[Tensor] | Mapping[str, Tensor], out: Sequence[Tensor] | None = None) -> list[Tensor]:
         """Runs the graph.
@@ -219,9 +227,12 @@ def load(path: str | os.PathLike[str], optimize: int = 2) -> ModelGraph:
         ValueError: it is no graph, or one of a later version.
 
     Example:
+        >>> import tempfile
+        >>> from pathlib import Path
         >>> graph = crt.trace(lambda i: [i[0] * 2], [crt.ones(2)], ["x"], ["y"])
-        >>> graph.save("/tmp/twice.graph")
-        >>> crt.graph.load("/tmp/twice.graph").run({"x": crt.tensor([1.0, 2.0])})[0].tolist()
+        >>> path = Path(tempfile.mkdtemp()) / "twice.graph"
+        >>> graph.save(path)
+        >>> crt.graph.load(path).run({"x": crt.tensor([1.0, 2.0])})[0].tolist()
         [2.0, 4.0]
     """
     with naming_file("graph.load", path):

@@ -29,10 +29,12 @@ def profile(path: str | os.PathLike[str]) -> Iterator[None]:
         OSError: the file cannot be written.
 
     Example:
-        >>> with crt.profile("/tmp/run.json"):
+        >>> import json, tempfile
+        >>> from pathlib import Path
+        >>> path = Path(tempfile.mkdtemp()) / "run.json"
+        >>> with crt.profile(path):
         ...     _ = crt.exp(crt.ones(3))
-        >>> import json
-        >>> [event["name"] for event in json.load(open("/tmp/run.json"))["traceEvents"]]
+        >>> [event["name"] for event in json.loads(path.read_text())["traceEvents"]]
         ['full', 'exp']
     """
     name = c_text(path_bytes(path, "profile"), "profile")

@@ -24,6 +24,25 @@ void* allocate(size_t bytes);
 /// Gives back a block, with the size it was asked for with.
 void deallocate(void* block, size_t bytes) noexcept;
 
+/// A block that is given back at its end.
+class Block {
+public:
+    /// Throws as allocate().
+    explicit Block(size_t bytes) : bytes_(bytes), data_(allocate(bytes)) {}
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    ~Block() { deallocate(data_, bytes_); }
+    size_t bytes() const noexcept { return bytes_; }
+    template <class T>
+    T* as() const noexcept {
+        return static_cast<T*>(data_);
+    }
+
+private:
+    const size_t bytes_;
+    void* const data_;
+};
+
 MemoryUse memory_use() noexcept;
 /// Returns cached blocks to the system.
 void trim_memory() noexcept;

@@ -10,6 +10,13 @@
 #include "exec/schedule.h"
 
 namespace clikart {
+bool covers_all(const Tensor& tensor) noexcept {
+    const int64_t bytes = bytes_of(tensor.dtype(), tensor.numel());
+    if (bytes != tensor.storage().bytes()) return false;
+    const char* const begin = static_cast<const char*>(tensor.storage().data());
+    return tensor.storage().shared_only_within(begin, begin + bytes);
+}
+
 namespace {
 
 // Work below this runs on the caller when it can: handing it to a parked worker costs more.
@@ -50,15 +57,6 @@ Ref<Error> spoiled_by(const Work& work) {
     return nullptr;
 }
 
-/// Whether the tensor, no two of whose elements share memory, reaches all that its history is about.  Under the submission
-/// lock.
-bool covers_all(const Tensor& tensor) noexcept {
-    const int64_t bytes = bytes_of(tensor.dtype(), tensor.numel());
-    if (bytes != tensor.storage().bytes()) return false;
-    const char* const begin = static_cast<const char*>(tensor.storage().data());
-    return tensor.storage().shared_only_within(begin, begin + bytes);
-}
-
 /// Of work in place.
 bool cures(const Work& work) {
     for (const auto& output : work.outputs) {
@@ -76,7 +74,7 @@ int64_t bytes_of(const Work& work) noexcept {
 
 /// Whether work that lacked memory can be run again when others have given back theirs.
 bool may_fit_later(const Work& work) noexcept {
-    int64_t largest = work.largest_block();
+    int64_t largest = work.bytes_beside();
     for (const auto& output : work.outputs) largest = std::max(largest, output->storage().bytes());
     return work.can_run_again() && largest <= largest_block();
 }
@@ -352,11 +350,8 @@ Ref<Error> Stream::execute(Work& work, bool on_caller) noexcept {
     std::lock_guard lock(submission());
     for (size_t i = 0; i < work.outputs.size(); ++i) {
         Ref<Error>& of_value = work.outputs[i]->storage().history().error;
-        if (work.in_parts) {
-            of_value = !work.spoiled(i) ? nullptr : error ? error : inherited;
-        } else if (error || covers_all(*work.outputs[i])) {
-            of_value = error;
-        }
+        const Ref<Error> spoils = !work.in_parts ? error : work.spoiled(i) ? (error ? error : inherited) : nullptr;
+        if (spoils || covers_all(*work.outputs[i])) of_value = spoils;
     }
     if (error) note_untold(error);
     return failed_before ? nullptr : error;

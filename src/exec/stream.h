@@ -46,7 +46,7 @@ public:
     virtual Ref<Error> inherited() const noexcept { return nullptr; }
     /// Whether it can be run again after it lacked memory, and the largest block it takes beside its outputs.
     virtual bool can_run_again() const noexcept { return !in_place; }
-    virtual int64_t largest_block() const noexcept { return 0; }
+    virtual int64_t bytes_beside() const noexcept { return 0; }
     /// How a failure of the work is told.
     virtual std::string told(const std::string& failure) const;
     /// Where the call was made, for failures that come late; may be null.
@@ -64,6 +64,9 @@ private:
     Ref<Error> spoiled_;                // by a failure of what it depends on
     bool cures_ = false;                // overwrites the whole of something spoiled
 };
+
+/// Whether the tensor, no two of whose elements share memory, reaches all that its history is about.  Under the submission lock.
+bool covers_all(const Tensor& tensor) noexcept;
 
 class Stream final : public Timeline, private Runnable {
 public:

@@ -200,6 +200,12 @@ std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const 
     return is_planned(inputs) ? submit_run(plan_for(inputs), inputs) : interpret(program_, inputs);
 }
 
+void ModelGraph::check_place(size_t output, DType dtype, const Dims& shape, const Tensor& to) const {
+    if (to.dtype() == dtype && to.shape() == shape) return;
+    fail(to.dtype() != dtype ? ErrorKind::Type : ErrorKind::Value, "run: output '{}' is {} {}, a tensor for it was given that is {}", output_names_[output],
+         name_of(dtype), to_string(shape), describe(to));
+}
+
 void ModelGraph::run_into(std::span<Tensor* const> inputs, std::span<Tensor* const> outputs) const {
     if (outputs.size() != output_names_.size()) {
         fail(ErrorKind::Value, "run: {} outputs given, the graph has {}: {}", outputs.size(), output_names_.size(), listed(output_names_));
@@ -207,18 +213,17 @@ void ModelGraph::run_into(std::span<Tensor* const> inputs, std::span<Tensor* con
     check_inputs(inputs);
     if (!has_doubtful_writes(inputs) && is_planned(inputs)) {
         const std::shared_ptr<const Plan> plan = plan_for(inputs);
+        for (size_t i = 0; i < outputs.size(); ++i) {  // before anything is written
+            const Plan::Output& planned = plan->outputs[i];
+            check_place(i, planned.dtype, planned.layout.shape, *outputs[i]);
+        }
         if (can_run_into(*plan, inputs, outputs)) {
             submit_run(plan, inputs, outputs);
             return;
         }
     }
     std::vector<Ref<Tensor>> results = run(inputs);
-    for (size_t i = 0; i < outputs.size(); ++i) {
-        if (outputs[i]->dtype() != results[i]->dtype() || !(outputs[i]->shape() == results[i]->shape())) {
-            fail(outputs[i]->dtype() != results[i]->dtype() ? ErrorKind::Type : ErrorKind::Value,
-                 "run: output '{}' is {}, a tensor for it was given that is {}", output_names_[i], describe(*results[i]), describe(*outputs[i]));
-        }
-    }
+    for (size_t i = 0; i < outputs.size(); ++i) check_place(i, results[i]->dtype(), results[i]->shape(), *outputs[i]);
     for (Ref<Tensor>& result : results) {  // one may be an input, which is also a place for another
         const bool is_place = std::any_of(outputs.begin(), outputs.end(), [&](const Tensor* to) { return overlaps(*to, *result); });
         Tensor* const operands[] = {result.get()};

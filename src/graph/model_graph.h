@@ -43,8 +43,8 @@ public:
     const std::vector<std::string>& input_names() const noexcept { return input_names_; }
     const std::vector<std::string>& output_names() const noexcept { return output_names_; }
 
-    /// Submits all steps, as one call where the thread computes eagerly; returns one tensor for each output.  Throws ValueError for a wrong number of inputs or
-    /// a wrong shape and TypeError for a wrong dtype, showing what was expected.
+    /// Submits all steps, as one call where the thread computes eagerly; returns one tensor for each output.  Throws ValueError for a
+    /// wrong number of inputs or a wrong shape and TypeError for a wrong dtype, showing what was expected.
     std::vector<Ref<Tensor>> run(std::span<Tensor* const> inputs) const;
     /// The same; the results go to tensors of the caller's, of the outputs' shapes and dtypes.  Throws ValueError and TypeError for others,
     /// and for memory that cannot be written.
@@ -58,6 +58,7 @@ public:
 private:
     void check_inputs(std::span<Tensor* const> inputs) const;
     bool has_doubtful_writes(std::span<Tensor* const> inputs) const;
+    void check_place(size_t output, DType dtype, const Dims& shape, const Tensor& to) const;
     bool is_planned(std::span<Tensor* const> inputs) const;
     std::shared_ptr<const Plan> plan_for(std::span<Tensor* const> inputs) const;
 

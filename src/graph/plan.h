@@ -19,27 +19,15 @@ struct Layout {
     bool operator==(const Layout&) const = default;
 };
 
-/// A block of the pool with what a kernel made of a tensor's content.
-class KeptBlock {
-public:
-    KeptBlock(size_t bytes, uint64_t version) : bytes(bytes), version(version), data(allocate(bytes)) {}
-    ~KeptBlock() { deallocate(data, bytes); }
-    KeptBlock(const KeptBlock&) = delete;
-    KeptBlock& operator=(const KeptBlock&) = delete;
-    const size_t bytes;
-    const uint64_t version;  // of the storage
-    void* const data;
-};
-
 class Plan {
 public:
     /// A piece of memory that calls read or write.
     struct Slot {
         enum class Kind {
             Input,   // that of an input; `place` is which one
-            Held,    // that of a tensor from outside; which one of held()
+            Held,    // that of a tensor from outside; which one of `held`
             Arena,   // from `place` on in a block that lives as long as the run
-            Output,  // fresh, and the caller's; which one of fresh()
+            Output,  // fresh, and the caller's; which one of `fresh`
         } kind;
         int64_t place;
         int64_t bytes;
@@ -55,9 +43,9 @@ public:
         uint32_t first;  // of its operands: the inputs, and behind them the outputs
         uint32_t n_inputs, n_outputs;
         bool in_place;
-        int32_t random;                     // which one of random(); -1: it draws no numbers
+        int32_t random;                     // which one of `random`; -1: it draws no numbers
         uint32_t step;                      // of the program
-        int32_t kept;                       // which one of kept; -1: none of its inputs stays what it is
+        int32_t kept;                       // which one of `kept`; -1: none of its inputs stays what it is
         std::shared_ptr<const void> fused;  // several elementwise operators, as the backend prepared them; then there is no kernel to run
         std::string title;                  // the operators, where they are several
     };
@@ -93,9 +81,14 @@ public:
     double cost = 0;  // what one core needs for a run, in nanoseconds
 
     /// What a call's kernel made of an input, for further runs.
+    struct Made {
+        Made(size_t bytes, uint64_t version) : block(bytes), version(version) {}
+        const Block block;
+        const uint64_t version;  // of the input's storage
+    };
     struct Kept {
-        std::mutex lock;  // guards block
-        std::shared_ptr<const KeptBlock> block;
+        std::mutex lock;  // guards made
+        std::shared_ptr<const Made> made;
     };
     mutable std::deque<Kept> kept;
 

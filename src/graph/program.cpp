@@ -11,6 +11,10 @@ std::string title_of(const Step& step) {
     return title;
 }
 
+bool reads_any(const Step& step, const std::vector<bool>& marked) {
+    return std::any_of(step.inputs.begin(), step.inputs.end(), [&](int32_t value) { return marked[static_cast<size_t>(value)]; });
+}
+
 std::vector<int32_t> Program::count_uses() const {
     std::vector<int32_t> uses(steps.size(), 0);
     for (const Step& step : steps) {

@@ -47,6 +47,9 @@ struct Step {
 /// Its operator and those that are computed with it: "matmul + add + relu".
 std::string title_of(const Step& step);
 
+/// Whether it reads one of the values that are marked.
+bool reads_any(const Step& step, const std::vector<bool>& marked);
+
 struct Program {
     std::vector<Step> steps;
     std::vector<int32_t> inputs;   // values

@@ -14,20 +14,6 @@
 namespace clikart {
 namespace {
 
-/// A block of the pool for the length of a run.
-class Lease {
-public:
-    explicit Lease(size_t bytes) : bytes_(bytes), data_(allocate(bytes)) {}
-    ~Lease() { deallocate(data_, bytes_); }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
-    char* data() const noexcept { return static_cast<char*>(data_); }
-
-private:
-    const size_t bytes_;
-    void* const data_;
-};
-
 /// `inputs` are those of the run and, behind them, the held tensors; `outputs` the fresh ones and, behind them, what is written over.
 class Run final : public Work {
 public:
@@ -60,12 +46,14 @@ public:
     }
     Ref<Error> inherited() const noexcept override { return inherited_; }
     bool can_run_again() const noexcept override { return !started_; }
-    int64_t largest_block() const noexcept override { return plan_->arena_bytes; }
+    int64_t bytes_beside() const noexcept override { return plan_->arena_bytes; }
 
 private:
     std::shared_ptr<const Plan> plan_;
     std::vector<Generator::State> numbers_;
-    std::vector<char> spoilt_;            // by slot: its value
+    // By slot: 0 for a value that is right.  What is a part of spoiled memory only cannot be cured here.
+    static constexpr char kSpoilt = 1, kForGood = 2;
+    std::vector<char> spoilt_;
     Ref<Error> inherited_;                // what spoiled an input before
     bool started_ = false;                // some call was made
     const Plan::Call* failed_ = nullptr;  // the first that did
@@ -90,25 +78,25 @@ public:
         const uint64_t version = storage.version();  // no call writes while this one reads
         {
             std::lock_guard lock(kept.lock);
-            self.block_ = kept.block;
+            self.made_ = kept.made;
         }
-        if (self.block_ && self.block_->version == version && self.block_->bytes == bytes) return self.block_->data;
+        if (self.made_ && self.made_->version == version && self.made_->block.bytes() == bytes) return self.made_->block.as<void>();
         try {
-            self.block_ = std::make_shared<const KeptBlock>(bytes, version);
+            self.made_ = std::make_shared<const Plan::Made>(bytes, version);
         } catch (...) {  // it is quicker with it, and possible without
             return nullptr;
         }
-        fill(context, self.block_->data);
-        std::shared_ptr<const KeptBlock> before = self.block_;  // released after the lock
+        fill(context, self.made_->block.as<void>());
+        std::shared_ptr<const Plan::Made> before = self.made_;  // released after the lock
         std::lock_guard lock(kept.lock);
-        std::swap(kept.block, before);
-        return self.block_->data;
+        std::swap(kept.made, before);
+        return self.made_->block.as<void>();
     }
 
 private:
     const Plan& plan_;
     const Plan::Call& call_;
-    std::shared_ptr<const KeptBlock> block_;  // stays while the kernel runs
+    std::shared_ptr<const Plan::Made> made_;  // stays while the kernel runs
 };
 
 int64_t bytes_of(std::span<const Plan::Operand> operands) {
@@ -130,7 +118,7 @@ void Run::look_at_inputs() {
         const Ref<Tensor>& tensor = held ? plan_->held[static_cast<size_t>(slot.place)] : inputs[static_cast<size_t>(slot.place)];
         const Ref<Error>& error = tensor->storage().history().error;
         if (!error) continue;
-        spoilt_[i] = 1;
+        spoilt_[i] = covers_all(*tensor) ? kSpoilt : kForGood;
         if (!inherited_) inherited_ = error;
     }
 }
@@ -141,11 +129,8 @@ bool Run::is_spoilt(const Plan::Call& call, std::span<const Plan::Operand> opera
     for (uint32_t i = 0; i < call.n_inputs; ++i) spoilt = spoilt || spoilt_[static_cast<size_t>(operands[i].slot)];
     for (uint32_t i = call.n_inputs; i < call.n_inputs + call.n_outputs; ++i) {
         char& result = spoilt_[static_cast<size_t>(operands[i].slot)];
-        if (spoilt) {
-            result = 1;
-        } else if (result && bytes_of(operands.subspan(i, 1)) == plan_->slots[static_cast<size_t>(operands[i].slot)].bytes) {
-            result = 0;
-        }
+        if (spoilt && !result) result = kSpoilt;
+        if (!spoilt && result == kSpoilt && bytes_of(operands.subspan(i, 1)) == plan_->slots[static_cast<size_t>(operands[i].slot)].bytes) result = 0;
     }
     return spoilt;
 }
@@ -175,15 +160,15 @@ void Run::make_call(const Plan::Call& call, std::span<const Plan::Operand> opera
 /// A call that fails spoils what depends on it, and nothing else (I9); the first failure is thrown when all is done.
 void Run::run() {
     const Plan& plan = *plan_;
-    const Lease lease(static_cast<size_t>(plan.arena_bytes) + plan.slots.size() * sizeof(char*));
-    auto** const starts = reinterpret_cast<char**>(lease.data() + plan.arena_bytes);
+    const Block block(static_cast<size_t>(plan.arena_bytes) + plan.slots.size() * sizeof(char*));
+    auto** const starts = reinterpret_cast<char**>(block.as<char>() + plan.arena_bytes);
     for (size_t i = 0; i < plan.slots.size(); ++i) {
         const Plan::Slot& slot = plan.slots[i];
         const auto place = static_cast<size_t>(slot.place);
         switch (slot.kind) {
             case Plan::Slot::Kind::Input: starts[i] = static_cast<char*>(inputs[place]->data()); break;
             case Plan::Slot::Kind::Held: starts[i] = static_cast<char*>(plan.held[place]->storage().data()); break;
-            case Plan::Slot::Kind::Arena: starts[i] = lease.data() + place; break;
+            case Plan::Slot::Kind::Arena: starts[i] = block.as<char>() + place; break;
             case Plan::Slot::Kind::Output: starts[i] = static_cast<char*>(outputs[place]->data()); break;
         }
     }
@@ -198,10 +183,13 @@ void Run::run() {
             started_ = true;
         } catch (...) {
             const Ref<Error> error = current_error();
-            if (!started_ && error->kind() == ErrorKind::Memory) throw;  // it may be there later
+            if (!started_ && !call.in_place && error->kind() == ErrorKind::Memory) throw;  // it may be there later
             started_ = any = true;
             if (!first) first = error, failed_ = &call;
-            for (const Plan::Operand& result : operands.subspan(call.n_inputs)) spoilt_[static_cast<size_t>(result.slot)] = 1;
+            for (const Plan::Operand& result : operands.subspan(call.n_inputs)) {
+                char& value = spoilt_[static_cast<size_t>(result.slot)];
+                if (!value) value = kSpoilt;
+            }
         }
     }
     started_ = true;

@@ -217,17 +217,12 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     }
     // A copy instead of a view: where strides do not allow one, and of numbers, which many calls share.
     if (info.kind == NodeKind::View && (checked.spec.strides.rank() != checked.spec.shape.rank() || checked.inputs[0]->number)) {
-        if ((thread.recording || thread.mode == Mode::Capture) && !checked.inputs[0]->number && thread_recorder()->keeps_views()) {
+        if (is_recorded() && !checked.inputs[0]->number && thread_recorder()->keeps_views()) {
             if (thread.mode == Mode::Capture) return thread_recorder()->record(checked.call(attributes), checked.dtypes, checked.spec);
-            thread_settings.recording = false;
-            Results copied;
-            try {
-                copied = call_many(op, given, attributes, placement, generator);
-            } catch (...) {
-                thread_settings.recording = true;
-                throw;
-            }
-            thread_settings.recording = true;
+            const Results copied = [&] {
+                const Unrecorded unrecorded;
+                return call_many(op, given, attributes, placement, generator);
+            }();
             thread_recorder()->note(checked.call(attributes), copied);
             return copied;
         }
@@ -357,10 +352,6 @@ void check_destination(const Tensor& to, const char* who) {
     if (to.node && thread_mode() != Mode::Capture) require_value(to, who);
     settle_size(to, who);
     require_writable(to, who);
-}
-
-bool is_recorded() noexcept {
-    return thread_settings.recording || thread_mode() == Mode::Capture;
 }
 
 void submit_in_place(const Checked& checked, const Attributes& attributes, Tensor& to, int self, Generator* generator = nullptr) {

@@ -33,6 +33,11 @@ public:
 /// The calling thread's recorder, or null.
 Recorder*& thread_recorder() noexcept;
 
+/// Whether the thread's calls are recorded.
+inline bool is_recorded() noexcept {
+    return thread_settings.recording || thread_mode() == Mode::Capture;
+}
+
 /// While it lives, calls compute and nothing is recorded.
 class Unrecorded {
 public:
@@ -60,7 +65,7 @@ inline void note_size_asked(const Tensor& tensor) noexcept {
 
 /// To be called with a tensor that was just made of the program's own data.
 inline Ref<Tensor> note_born(Ref<Tensor> tensor) noexcept {
-    if (thread_settings.recording || thread_mode() == Mode::Capture) [[unlikely]]
+    if (is_recorded()) [[unlikely]]
         thread_recorder()->born(*tensor);
     return tensor;
 }
@@ -73,7 +78,7 @@ inline void note_unrecorded(const char* what) {
 
 /// To be called before a value is told outside the library.
 inline void note_value_read(const Tensor& tensor) {
-    if ((thread_settings.recording || thread_mode() == Mode::Capture) && !tensor.number) [[unlikely]]
+    if (is_recorded() && !tensor.number) [[unlikely]]
         thread_recorder()->value_read(tensor);
 }
 

@@ -499,3 +499,44 @@ def test_synchronous_runs_whose_results_are_views():
             (y,) = graph.run([x])
         same(y, crt.transpose(crt.exp(x), 0, 1))
         del busy
+
+
+def test_a_part_that_is_overwritten_does_not_cure_the_rest():
+    def fn(x, z, y):
+        x.copy_(y)
+        return x + 1, z + 1
+
+    for function in (fn, *both(fn)):
+        function(crt.ones(1), crt.ones(1), crt.ones(1))
+        base = crt.gather(crt.ones(3), 0, crt.tensor([5, 0]))
+        with pytest.raises(IndexError):
+            base.wait()
+        _, rest = function(base[:1], base[1:], crt.ones(1))
+        for value in (rest, base, base[1:]):
+            with pytest.raises(IndexError, match=r"^gather: index 5"):
+                value.tolist()
+
+
+def test_weights_that_the_program_lent_may_change():
+    w, kernel = np.ones((256, 256), np.float32), np.ones((64, 3, 3, 64), np.float32)
+    lent, lent_kernel = crt.from_numpy(w), crt.from_numpy(kernel)
+    product = crt.trace(lambda i: [i[0] @ lent], [crt.ones((64, 256))])
+    convolution = crt.trace(lambda i: [crt.conv2d(i[0], lent_kernel, padding=1)], [crt.ones((1, 16, 16, 64))])
+    for factor in (1, 2, 3):
+        w[:], kernel[:] = factor, factor
+        for _ in range(2):
+            assert product.run([crt.ones((64, 256))])[0][3, 5].item() == 256 * factor
+            assert convolution.run([crt.ones((1, 16, 16, 64))])[0][0, 8, 8, 3].item() == 9 * 64 * factor
+
+
+def test_a_place_that_does_not_fit_is_refused_before_anything_is_written():
+    def fn(inputs):
+        inputs[0].add_(1)
+        return [inputs[0] * 2]
+
+    graph = crt.trace(fn, [crt.ones(3)])
+    x = crt.zeros(3)
+    for out in (crt.zeros(4), crt.zeros(3, dtype=crt.int32)):
+        with pytest.raises((ValueError, TypeError), match=r"^run: output 'output_0' is float32 \[3\], a tensor for it was given"):
+            graph.run([x], out=[out])
+    assert x.tolist() == [0, 0, 0]

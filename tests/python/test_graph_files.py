@@ -60,6 +60,28 @@ print(graph.run({{"x": crt.tensor(np.load({str(tmp_path / "x.npy")!r})), "ids": 
     assert told.strip() == str(graph.run(inputs)[1].tolist())
 
 
+def test_any_reader_sees_the_tensors(tmp_path):
+    model(tmp_path / "m.graph")
+    _, description, _ = take_apart(tmp_path / "m.graph")
+    names = {step["tensor"] for step in description["steps"] if step["kind"] == "external"}
+    tensors = crt.load(tmp_path / "m.graph")
+    assert tensors.keys() == names and {tuple(t.shape) for t in tensors.values()} == {(4, 3), (3,), (10, 4)}
+
+
+def test_memory_that_several_tensors_share_and_the_graph_writes_is_refused(tmp_path):
+    base = crt.zeros(4)
+    head, tail = base[:2], base[1:]
+
+    def fn(inputs):
+        head.add_(inputs[0])
+        return [tail * 1]
+
+    graph = crt.trace(fn, [crt.ones(2)])
+    with pytest.raises(NotImplementedError, match=r"^graph\.save: the graph writes over memory that several of its tensors share"):
+        graph.save(tmp_path / "m.graph")
+    assert not (tmp_path / "m.graph").exists()
+
+
 def test_other_sizes_hold_where_they_did(tmp_path):
     step = crt.compile(lambda x: crt.softmax(x * 2, dim=-1), dynamic=True)
     step(crt.ones((2, 3)))

@@ -74,6 +74,16 @@ def test_audit_looks_at_its_share_of_replays(spoilt):
     assert 10 < found < 90
 
 
+def test_audit_of_a_graph_for_all_sizes(spoilt):
+    step = crt.compile(lambda x, y: crt.tanh(x * y) * 0.5 + y, dynamic=True, audit=1.0)
+    x, y = crt.tensor(array(3, 4)), crt.tensor(array(3, 4, seed=1))
+    step(x, y)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"^compile: a replay does not compute"):
+            step(x, y)
+    assert step.recapture_count == 0
+
+
 def test_what_cannot_be_audited():
     graph = crt.trace(lambda i: [crt.dropout(i[0], 0.5)], [crt.ones(3)])
     with pytest.raises(NotImplementedError, match=r"^audit: the graph writes over memory or draws random numbers"):
@@ -141,6 +151,19 @@ def test_peak_of_other_shapes():
     for shapes, told in (([], "0 shapes given"), ([(3,)], "of rank 2"), ([(-1, 3)], "-1"), ({"y": (1, 2)}, "the graph has the inputs")):
         with pytest.raises(ValueError, match=rf"^peak: .*{told}"):
             graph.peak(shapes)
+
+
+def test_plans_and_weights_of_many_sizes_do_not_pile_up():
+    w = crt.tensor(array(256, 256))
+    step = crt.compile(lambda x: crt.softmax(x @ w, dim=-1), dynamic=True)
+    for n in range(30, 50):
+        step(crt.ones((n, 256))).wait()
+    gc.collect()
+    before = crt.memory.current()
+    for n in range(50, 120):
+        same(step(crt.ones((n, 256))), crt.softmax(crt.ones((n, 256)) @ w, dim=-1))
+    gc.collect()
+    assert step.recapture_count == 0 and crt.memory.current() - before < 100_000
 
 
 # ---- results in the caller's memory ----------------------------------------------------------------------------------

@@ -61,22 +61,8 @@ inline int64_t ceil_div(int64_t a, int64_t b) noexcept {
     return (a + b - 1) / b;
 }
 
-/// Memory from the pool for the length of a scope.
-class Scratch {
-public:
-    explicit Scratch(size_t bytes) : bytes_(bytes), data_(allocate(bytes)) {}
-    Scratch(const Scratch&) = delete;
-    Scratch& operator=(const Scratch&) = delete;
-    ~Scratch() { deallocate(data_, bytes_); }
-    template <class T>
-    T* as() const noexcept {
-        return static_cast<T*>(data_);
-    }
-
-private:
-    const size_t bytes_;
-    void* const data_;
-};
+/// Memory for the length of a scope.
+using Scratch = Block;
 
 /// What a kernel makes of an input before it computes: kept from run to run where the input stays what it is, else for the length of a
 /// scope.  `fill` is given the place.

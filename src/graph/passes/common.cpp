@@ -51,10 +51,8 @@ void merge_common(Program& program) {
         Step& step = program.steps[i];
         merged[i] = static_cast<int32_t>(i);
         for (int32_t& value : step.inputs) value = merged[static_cast<size_t>(value)];
-        const bool changes =
-            written[i] || std::any_of(step.inputs.begin(), step.inputs.end(), [&](int32_t value) { return written[static_cast<size_t>(value)]; });
-        const bool stays = changes || escapes[i] || !step.epilogues.empty() || step.kind == NodeKind::Input || step.kind == NodeKind::External ||
-                           step.kind == NodeKind::Random;
+        const bool stays = written[i] || reads_any(step, written) || escapes[i] || !step.epilogues.empty() || step.kind == NodeKind::Input ||
+                           step.kind == NodeKind::External || step.kind == NodeKind::Random;
         if (stays) continue;
         const size_t hash = hash_of(step);
         const auto [first, last] = known.equal_range(hash);

@@ -46,7 +46,6 @@ Step fused(const std::vector<Step>& steps, const std::vector<int32_t>& members) 
 void fuse_elementwise(Program& program) {
     std::vector<Step>& steps = program.steps;
     const std::vector<bool> written = program.find_written();
-    const auto is_written = [&](int32_t value) { return written[static_cast<size_t>(value)]; };
     // From the last step to the first: all that read a value are in a group before it is.
     std::vector<int32_t> readers(steps.size(), kNobody);  // the one group that reads a value
     std::vector<std::vector<int32_t>> members(steps.size());
@@ -55,7 +54,7 @@ void fuse_elementwise(Program& program) {
     for (size_t i = steps.size(); i-- > 0;) {
         const Step& step = steps[i];
         auto group = static_cast<int32_t>(i);
-        if (is_fusible(step) && readers[i] >= 0 && !written[i] && std::none_of(step.inputs.begin(), step.inputs.end(), is_written)) {
+        if (is_fusible(step) && readers[i] >= 0 && !written[i] && !reads_any(step, written)) {
             const auto reader = static_cast<size_t>(readers[i]);
             const bool fits = !members[reader].empty() && members[reader].size() < kMostOperators && inputs[reader] + step.inputs.size() <= kMostInputs + 1 &&
                               steps[reader].shape == step.shape;

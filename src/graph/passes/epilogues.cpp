@@ -1,15 +1,11 @@
 #include "graph/passes/epilogues.h"
 
-#include <algorithm>
-
 namespace clikart::passes {
+
 void fold_epilogues(Program& program) {
     std::vector<Step>& steps = program.steps;
     const std::vector<int32_t> uses = program.count_uses();
     const std::vector<bool> written = program.find_written();
-    const auto reads_written = [&](const Step& step) {
-        return std::any_of(step.inputs.begin(), step.inputs.end(), [&](int32_t value) { return written[static_cast<size_t>(value)]; });
-    };
     std::vector<bool> gone(steps.size(), false);
     for (size_t i = 0; i < steps.size(); ++i) {
         Step& step = steps[i];
@@ -19,8 +15,8 @@ void fold_epilogues(Program& program) {
         const auto made = static_cast<size_t>(step.inputs[0]);
         Step& product = steps[made];
         if (product.kind != NodeKind::Product || uses[made] != 1 || !(product.dtype == step.dtype && product.shape == step.shape)) continue;
-        if (reads_written(product)) continue;  // it would read later than it did
-        Step folded = std::move(product);      // which moves down to where all operands are there
+        if (reads_any(product, written)) continue;  // it would read later than it did
+        Step folded = std::move(product);           // which moves down to where all operands are there
         Epilogue epilogue{step.op, step.attributes, {~static_cast<int32_t>(folded.epilogues.size())}, step.dtype};
         for (size_t k = 1; k < step.inputs.size(); ++k) epilogue.operands.push_back(static_cast<int32_t>(folded.inputs.size() + k - 1));
         folded.extra += step.inputs.size() - 1;
