@@ -1,0 +1,156 @@
+// The inner kernel keeps the sums of kLeft x kRowsAbreast pairs of rows in registers, each a vector along the sum.
+#include "backends/cpu/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/row_products.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <utility>
+
+#include "backends/cpu/row_products.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace clikart::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// As many as the registers hold beside their vectors and one of the right side.
+constexpr int kLeft = HWY_TARGET == HWY_AVX3 ? 6 : 3;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
+constexpr int kAbreast = static_cast<int>(kRowsAbreast);
+static_assert(kAbreast == 4);
+
+#if HWY_TARGET != HWY_SCALAR
+/// The sum of a vector's blocks of four.
+template <class B>
+HWY_INLINE hn::Vec<hn::FixedTag<float, 4>> sum_of_blocks(B d, hn::Vec<B> v) {
+    if constexpr (hn::MaxLanes(B()) == 4) {
+        return v;
+    } else {
+        const hn::Half<B> half;
+        return sum_of_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+    }
+}
+
+/// The sums of four vectors' lanes, side by side.
+HWY_INLINE hn::Vec<hn::FixedTag<float, 4>> sums_of_lanes(V a, V b, V c, V e) {
+    const D d;
+    const hn::Repartition<double, D> pairs;
+    const V ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+    const V ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
+    const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, ce));
+    const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, ce));
+    return sum_of_blocks(d, hn::Add(hn::BitCast(d, low), hn::BitCast(d, high)));
+}
+#endif
+
+/// R left rows and C right rows over one stretch.  `ahead` is a row that will be read next, asked for meanwhile.
+template <int R, int C>
+void multiply_rows(const float* const* left, int64_t left_at, const float* HWY_RESTRICT right, int64_t right_row, int64_t length, float* HWY_RESTRICT out,
+                   int64_t out_row, bool set, const float* ahead) {
+    const D d;
+    const float* rows[R];
+    V sums[R][C];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+        rows[r] = left[r] + left_at;
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) sums[r][c] = hn::Zero(d);
+    }
+    const auto step = [&](auto&& load) HWY_ATTR {
+        V factors[R];
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) factors[r] = load(rows[r]);
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) {
+            const V by = load(right + c * right_row);
+#pragma GCC unroll 8
+            for (int r = 0; r < R; ++r) sums[r][c] = hn::MulAdd(factors[r], by, sums[r][c]);
+        }
+    };
+    int64_t p = 0;
+    for (; p + kLanes <= length; p += kLanes) {
+        __builtin_prefetch(ahead + p, 0, 2);
+        step([&](const float* from) HWY_ATTR { return hn::LoadU(d, from + p); });
+    }
+    if (p < length) {
+        const auto rest = hn::FirstN(d, static_cast<size_t>(length - p));
+        step([&](const float* from) HWY_ATTR { return hn::MaskedLoad(rest, d, from + p); });
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+        float* const to = out + r * out_row;
+#if HWY_TARGET != HWY_SCALAR
+        if constexpr (C == kAbreast) {
+            const hn::FixedTag<float, 4> four;
+            const auto sum = sums_of_lanes(sums[r][0], sums[r][1], sums[r][2], sums[r][3]);
+            hn::StoreU(set ? sum : hn::Add(hn::LoadU(four, to), sum), four, to);
+            continue;
+        }
+#endif
+        for (int c = 0; c < C; ++c) {
+            const float sum = hn::GetLane(hn::SumOfLanes(d, sums[r][c]));
+            to[c] = set ? sum : to[c] + sum;
+        }
+    }
+}
+
+using TileFn = void (*)(const float* const*, int64_t, const float*, int64_t, int64_t, float*, int64_t, bool, const float*);
+
+template <int C, int... R>
+TileFn tile_of(int64_t rows, std::integer_sequence<int, R...>) {
+    static constexpr TileFn kernels[] = {&multiply_rows<R + 1, C>...};
+    return kernels[rows - 1];
+}
+
+template <int C>
+void multiply_columns(const RowProducts& p, int64_t column) {
+    const float* const right = p.right + column * p.right_row;
+    const int64_t tiles = (p.m + kLeft - 1) / kLeft;
+    for (int64_t s = 0; s < p.n_stretches; ++s) {
+        const Stretch& now = p.stretches[s];
+        const bool last = s + 1 == p.n_stretches;
+        const float* const from = right + now.right;
+        const float* const next = right + (last ? C * p.right_row + p.stretches[0].right : p.stretches[s + 1].right);
+        for (int64_t t = 0, i = 0; t < tiles; ++t) {  // of as equal heights as can be
+            const int64_t height = (p.m - i + tiles - t - 1) / (tiles - t);
+            tile_of<C>(height, std::make_integer_sequence<int, kLeft>())(p.left + i, now.left, from, p.right_row, now.length, p.out + i * p.out_row + column,
+                                                                         p.out_row, s == 0, t < C ? next + t * p.right_row : from);
+            i += height;
+        }
+    }
+}
+
+void multiply_rows(const RowProducts& p) {
+    int64_t j = 0;
+    for (; j + kAbreast <= p.n; j += kAbreast) multiply_columns<kAbreast>(p, j);
+    for (; j < p.n; ++j) multiply_columns<1>(p, j);
+}
+
+RowProductsFn find_kernel() {
+    return &multiply_rows;
+}
+
+}  // namespace
+}  // namespace clikart::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace clikart::cpu {
+namespace {
+
+HWY_EXPORT(find_kernel);
+
+}  // namespace
+
+RowProductsFn find_row_products() {
+    return HWY_DYNAMIC_DISPATCH(find_kernel)();
+}
+
+}  // namespace clikart::cpu
+#endif

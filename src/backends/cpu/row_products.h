@@ -1,0 +1,35 @@
+// Products of rows with rows: what a right side that is contiguous along the sum, and is used by few left rows, is read for where
+// it lies.  Nothing is packed.
+#pragma once
+
+#include "backends/cpu/kernel.h"
+
+namespace clikart::cpu {
+
+/// Elements that are added up together: `length` from `left` in each left row, from `right` in each right row.
+struct Stretch {
+    int64_t left, right, length;
+};
+
+/// out[i, j] = the sum over all stretches of left row i times right row j, by the calling thread alone.  Vectors of products are
+/// added up within a stretch, stretch by stretch after that, so how rows are cut into calls never shows in the bits as long
+/// as right rows are cut at multiples of kRowsAbreast.
+struct RowProducts {
+    const float* const* left;  // m rows
+    int64_t m;
+    const float* right;  // n rows, right_row elements apart
+    int64_t right_row, n;
+    const Stretch* stretches;
+    int64_t n_stretches;
+    float* out;
+    int64_t out_row;
+};
+
+constexpr int64_t kRowsAbreast = 4;
+/// Of a stretch: right rows that are computed together then stay in the first-level cache.
+constexpr int64_t kLongestStretch = 1536;
+
+using RowProductsFn = void (*)(const RowProducts& products);
+RowProductsFn find_row_products();
+
+}  // namespace clikart::cpu
