@@ -88,18 +88,22 @@ struct KernelCall {
     /// Null, or: memory of `bytes` that lasts from one run of the same call to the next, filled by `fill` with what the kernel makes
     /// of input `input` before it computes.  Null is answered for inputs that do not stay what they are, or where there is no memory.
     const void* (*keep)(const KernelCall* call, int32_t input, size_t bytes, void (*fill)(void* context, void* to), void* context) = nullptr;
+    /// Null, or told by whoever made them that elements [begin, end) of the contiguous first output are as they will be, while they are
+    /// still in that core's caches.  The caller may write over them.  A kernel tells all elements, each once, or none.
+    void (*made)(const KernelCall* call, int64_t begin, int64_t end) = nullptr;
 };
 
 /// Returns 0, or an ErrorKind with a message of at most `size` bytes, zero included.  Never throws.
 using KernelFn = int32_t (*)(const KernelCall* call, char* message, size_t size);
 
-/// One elementwise operator of several that are computed together.
+/// One operator of several that are computed together.
 struct FusedPart {
     int32_t op;
     int32_t compute;  // the dtype it computes in
     int32_t dtype;    // of its result, to which it is rounded
+    int32_t per_row;  // its result has one element for each row, else the whole shape
     int32_t n_operands;
-    int32_t operands[3];  // inputs by number, or ~k for the result of part k
+    int32_t operands[5];  // inputs by number, or ~k for the result of part k
     const Attributes* attributes;
 };
 
@@ -110,12 +114,17 @@ struct Backend {
     int32_t (*device_count)();
     /// The kernel for an operator computing in a dtype (OpCode, DType), or null.
     KernelFn (*find_kernel)(int32_t op, int32_t dtype);
-    /// Prepares elementwise operators, which go one after another, to be computed together; null where it cannot.  The views have no
-    /// data yet; the output, which all inputs broadcast to, is contiguous, and the last part's result.  Its bits are those that the
-    /// kernels come to one by one.
-    void* (*prepare_fused)(const FusedPart* parts, int32_t n_parts, const View* inputs, int32_t n_inputs, const View* output);
-    /// Computes that from inputs at these places; the output may be the same memory as inputs that lie as it does.  Else as a KernelFn.
-    int32_t (*run_fused)(const void* prepared, void* const* inputs, void* output, void (*parallel_for)(int64_t, PieceFn, void*), char* message, size_t size);
+    /// Prepares operators to be computed together, one part of their results after another; null where it cannot.  Elementwise ones,
+    /// and those that look at rows: of the last dimensions of `over`, `row` elements together, 1 where nobody does.  The views have no
+    /// data yet, what they point to outlives what is prepared; all inputs broadcast to `over`, but for weights.  The last part's result
+    /// is the output, which is contiguous.  Its bits are those that the kernels come to one by one.  `piece`: see run_fused().
+    void* (*prepare_fused)(const FusedPart* parts, int32_t n_parts, const View* inputs, int32_t n_inputs, const View* over, int64_t row, int64_t* piece);
+    /// What a run needs to know of its inputs, which lie at these places, before any part of it; null where that is nothing.
+    int32_t (*start_fused)(const void* prepared, void* const* inputs, void** state, char* message, size_t size);
+    /// Elements [begin, end) of the whole shape, which are whole rows.  Any order will do, and many threads at once; a good piece of work
+    /// is `piece` elements.  The output may be the same memory as inputs that lie as it does.
+    int32_t (*run_fused)(const void* prepared, const void* state, void* const* inputs, void* output, int64_t begin, int64_t end, char* message, size_t size);
+    void (*finish_fused)(void* state);
     void (*release_fused)(void* prepared);
 };
 

@@ -17,7 +17,8 @@ struct NarrowFloat {
     static constexpr uint32_t kSign = 1u << (ExponentBits + MantissaBits);
     static constexpr uint32_t kInfinity = ((1u << ExponentBits) - 1) << MantissaBits;  // the largest exponent
     static constexpr uint32_t kNaN = FiniteOnly ? kSign - 1 : kInfinity | 1u << (MantissaBits - 1);
-    static constexpr uint32_t kOverflow = FiniteOnly ? kNaN - 1 : kInfinity;  // what is too large becomes this
+    static constexpr bool kKeepsPayload = ExponentBits == 5 && MantissaBits == 10;  // of a NaN: float16's instructions do, and make it quiet
+    static constexpr uint32_t kOverflow = FiniteOnly ? kNaN - 1 : kInfinity;        // what is too large becomes this
 
     NarrowFloat() noexcept = default;
     /// To the nearest, ties to even.
@@ -31,7 +32,7 @@ struct NarrowFloat {
         const uint32_t sign = (all >> 31) * kSign;
         uint32_t u = all & 0x7fffffffu, r;
         if (u > 0x7f800000u) {
-            r = kNaN;
+            r = kNaN | (kKeepsPayload ? u >> shift & (kInfinity ^ (kSign - 1)) : 0);
         } else if (kBias < 127 && u < least_normal) {
             // The sum's last bit has the weight of the type's smallest number, so adding rounds where it has to.
             constexpr auto magic = std::bit_cast<float>(static_cast<uint32_t>(127 - kBias + 1 + shift) << 23);
@@ -48,7 +49,8 @@ struct NarrowFloat {
         constexpr int shift = 23 - MantissaBits;
         const uint32_t sign = (uint32_t{from} & kSign) << (31 - ExponentBits - MantissaBits), magnitude = from & (kSign - 1);
         if (magnitude >= (FiniteOnly ? kNaN : kInfinity)) {
-            const uint32_t fraction = FiniteOnly ? 1u << 22 : (magnitude - kInfinity) << shift;
+            constexpr uint32_t quiet = 1u << 22;
+            const uint32_t fraction = FiniteOnly ? quiet : (magnitude - kInfinity) << shift | (kKeepsPayload && magnitude > kInfinity ? quiet : 0);
             return std::bit_cast<float>(sign | 0x7f800000u | fraction);
         }
         if (kBias < 127 && magnitude < (1u << MantissaBits)) {  // denormal

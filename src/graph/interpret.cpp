@@ -42,7 +42,7 @@ Results run_step(const Step& step, const Values& values, bool over) {
         for (const int32_t operand : epilogue.operands)
             operands.push_back(operand >= 0 ? input(static_cast<size_t>(operand)) : made[static_cast<size_t>(~operand)].get());
         // What a product made is known to nobody but what follows it.
-        if (over && step.kind == NodeKind::Product && operands[0] == made.back().get() && keeps_shape(all())) {
+        if (over && step.kind == NodeKind::Product && op_info(epilogue.op).in_place && operands[0] == made.back().get() && keeps_shape(all())) {
             call_in_place(epilogue.op, all(), *epilogue.attributes);
             made.push_back(made.back());
         } else {

@@ -8,9 +8,9 @@
 #include "graph/interpret.h"
 #include "graph/passes/common.h"
 #include "graph/passes/dead.h"
-#include "graph/passes/elementwise.h"
 #include "graph/passes/epilogues.h"
 #include "graph/passes/folding.h"
+#include "graph/passes/fusion.h"
 #include "graph/replay.h"
 #include "ops/call.h"
 #include "ops/recorder.h"
@@ -102,7 +102,7 @@ ModelGraph::ModelGraph(Recording recording, std::span<Tensor* const> outputs, st
     recorded_ = program_;
     recorded_.find_ends();
     if (options.optimize > 0) {
-        for (const auto pass : {&passes::fold_constants, &passes::merge_common, &passes::remove_dead, &passes::fold_epilogues, &passes::fuse_elementwise}) {
+        for (const auto pass : {&passes::fold_constants, &passes::merge_common, &passes::remove_dead, &passes::fold_epilogues, &passes::fuse_operators}) {
             pass(program_);
             program_.verify();
         }

@@ -5,6 +5,7 @@
 
 #include "graph/arena.h"
 #include "graph/interpret.h"
+#include "graph/reach.h"
 #include "ops/recorder.h"
 #include "ops/settings.h"
 
@@ -38,7 +39,7 @@ public:
         first_call_ = plan_.calls.size();
     }
 
-    /// The elementwise calls at the end of a step become one, where the backend can do that.
+    /// The calls at the end of a step that look at the same elements or rows become one, where the backend can do that.
     void fuse();
 
     Results record(const OpCall& call, const DTypes& dtypes, const OutputSpec& spec) override {
@@ -59,7 +60,7 @@ public:
                            -1,
                            step_,
                            -1,
-                           nullptr,
+                           {},
                            {}};
         for (const Tensor* input : call.inputs) add_operand(*input);
         if (call.info.kind == NodeKind::Random) {
@@ -129,6 +130,11 @@ public:
     void lay_out();
 
 private:
+    const Plan::Operand& output_of(const Plan::Call& call) const;
+    Reach reach_of_call(const Plan::Call& call) const;
+    /// Makes one call of [first, end), if that can be.
+    bool fuse_calls(size_t first, size_t end);
+
     bool outside(int32_t slot) const noexcept {
         const auto kind = plan_.slots[static_cast<size_t>(slot)].kind;
         return kind == Plan::Slot::Kind::Input || kind == Plan::Slot::Kind::Held;
@@ -158,6 +164,10 @@ private:
             {slot, bytes_of(tensor.dtype(), tensor.offset()), {nullptr, shape.data(), strides.data(), tensor.rank(), static_cast<int32_t>(tensor.dtype())}});
     }
 
+    bool reads(const Plan::Call& call, int32_t slot) const {
+        const auto* const operands = &plan_.operands[call.first];
+        return std::any_of(operands, operands + call.n_inputs, [&](const Plan::Operand& input) { return input.slot == slot; });
+    }
     /// The operand whose place the only result of a call can take, because it ends there and lies as the result does; null: there is none.
     const Plan::Operand* replaceable(const Plan::Call& call, const std::vector<size_t>& last, size_t now) const;
 
@@ -183,34 +193,82 @@ bool is_dense(const View& view) {
     return is_contiguous(Dims(std::span(view.shape, rank)), Dims(std::span(view.strides, rank)));
 }
 
+Dims shape_of(const Plan::Operand& operand) {
+    return Dims(std::span(operand.view.shape, static_cast<size_t>(operand.view.rank)));
+}
+
+const Plan::Operand& Planner::output_of(const Plan::Call& call) const {
+    return plan_.operands[call.first + call.n_inputs];
+}
+
+Reach Planner::reach_of_call(const Plan::Call& call) const {
+    if (call.fused.prepared || call.n_outputs != 1 || call.random >= 0 || call.n_inputs == 0 || call.n_inputs > std::size(FusedPart{}.operands)) return {};
+    return reach_of(*call.kernel.info, *call.attributes, plan_.operands[call.first].view.rank);
+}
+
 void Planner::fuse() {
-    const auto is_elementwise = [](const Plan::Call& call) {
-        return call.kernel.info->kind == NodeKind::Elementwise && call.n_outputs == 1 && call.random < 0;
+    size_t end = plan_.calls.size(), first = end;
+    while (first > first_call_ && reach_of_call(plan_.calls[first - 1]).kind != Reach::Kind::More) --first;
+    if (first == end || fuse_calls(first, end)) return;
+    while (end > first) {  // then elementwise ones alone
+        const auto is_elementwise = [&](size_t c) { return reach_of_call(plan_.calls[c]).kind == Reach::Kind::Element; };
+        size_t begin = end;
+        while (begin > first && is_elementwise(begin - 1)) --begin;
+        if (begin > first || end < plan_.calls.size()) fuse_calls(begin, end);
+        end = begin == end ? end - 1 : begin;
+    }
+}
+
+bool Planner::fuse_calls(size_t first, size_t end) {
+    const bool follows = first > first_call_ && plan_.calls[first - 1].kernel.info->kind == NodeKind::Product && !plan_.calls[first - 1].fused.prepared;
+    if (end - first < (follows ? 1 : 2)) return false;
+    const auto read_later = [&](int32_t slot) {
+        return std::any_of(plan_.calls.begin() + static_cast<std::ptrdiff_t>(end), plan_.calls.end(),
+                           [&](const Plan::Call& call) { return reads(call, slot); });
     };
-    size_t first = plan_.calls.size();
-    while (first > first_call_ && is_elementwise(plan_.calls[first - 1])) --first;
-    if (plan_.calls.size() - first < 2) return;
-    const auto output_of = [&](const Plan::Call& call) -> const Plan::Operand& { return plan_.operands[call.first + call.n_inputs]; };
-    const Plan::Operand output = output_of(plan_.calls.back());
+    for (size_t c = first; c + 1 < end; ++c) {  // what is made on the way is nowhere
+        const int32_t slot = output_of(plan_.calls[c]).slot;
+        if (slot != output_of(plan_.calls[end - 1]).slot && read_later(slot)) return false;
+    }
+
+    // What all of them go over, and the dimensions of a row.
+    const View* over = nullptr;
+    int dims = 0;
+    for (size_t c = first; c < end; ++c) {
+        const Reach reach = reach_of_call(plan_.calls[c]);
+        const Plan::Operand& whole = reach.kind == Reach::Kind::Fold ? plan_.operands[plan_.calls[c].first] : output_of(plan_.calls[c]);
+        if (!over || numel(shape_of(whole)) > numel(Dims(std::span(over->shape, static_cast<size_t>(over->rank))))) over = &whole.view;
+        if (reach.dims > 0 && dims > 0 && reach.dims != dims) return false;
+        dims = std::max(dims, reach.dims);
+    }
+    const Dims whole(std::span(over->shape, static_cast<size_t>(over->rank)));
+    for (size_t c = first; c < end && dims == 0; ++c) dims = std::max(0, folded_dims(whole, shape_of(output_of(plan_.calls[c]))));
+    const Dims rows = with_folded(whole, dims);
+    const int64_t row = numel(rows) > 0 ? numel(whole) / numel(rows) : 0;
+    if (row == 0) return false;
+
     std::vector<FusedPart> parts;
     std::vector<Plan::Operand> inputs;
     std::unordered_map<int32_t, int32_t> made;  // by slot: the part whose result is there
-    for (size_t c = first; c < plan_.calls.size(); ++c) {
+    for (size_t c = first; c < end; ++c) {
         const Plan::Call& call = plan_.calls[c];
         const Plan::Operand& to = output_of(call);
-        if (call.in_place != plan_.calls[first].in_place) return;
-        const auto shape = [](const Plan::Operand& operand) { return std::span(operand.view.shape, static_cast<size_t>(operand.view.rank)); };
-        if (!is_dense(to.view) || !std::ranges::equal(shape(to), shape(output)) || call.n_inputs > std::size(FusedPart{}.operands)) return;
+        const Reach reach = reach_of_call(call);
+        const bool fold = reach.kind == Reach::Kind::Fold, last = c + 1 == end;
+        const bool per_row = fold || !(shape_of(to) == whole);
+        if (!is_dense(to.view) || (reach.kind != Reach::Kind::Element && !(shape_of(plan_.operands[call.first]) == whole))) return false;
+        if (per_row && !(shape_of(to) == rows) && !(fold && last)) return false;  // the last may leave the dimensions out
         FusedPart part{static_cast<int32_t>(call.kernel.info->code),
                        static_cast<int32_t>(call.kernel.compute),
                        to.view.dtype,
+                       per_row,
                        static_cast<int32_t>(call.n_inputs),
                        {},
                        call.attributes.get()};
         for (uint32_t k = 0; k < call.n_inputs; ++k) {
             const Plan::Operand& operand = plan_.operands[call.first + k];
             if (const auto it = made.find(operand.slot); it != made.end()) {
-                if (!lies_as(operand, output_of(plan_.calls[first + static_cast<size_t>(it->second)]))) return;
+                if (!lies_as(operand, output_of(plan_.calls[first + static_cast<size_t>(it->second)]))) return false;
                 part.operands[k] = ~it->second;
                 continue;
             }
@@ -224,24 +282,37 @@ void Planner::fuse() {
     std::vector<View> views;
     for (const Plan::Operand& input : inputs) views.push_back(input.view);
     const Backend& backend = cpu_backend();
+    FusedKernel fused{nullptr, numel(whole), row, 1};
     void* const prepared =
-        backend.prepare_fused(parts.data(), static_cast<int32_t>(parts.size()), views.data(), static_cast<int32_t>(views.size()), &output.view);
-    if (!prepared) return;
-    Plan::Call call = plan_.calls.back();
-    call.fused = std::shared_ptr<const void>(prepared, backend.release_fused);
+        backend.prepare_fused(parts.data(), static_cast<int32_t>(parts.size()), views.data(), static_cast<int32_t>(views.size()), over, row, &fused.piece);
+    if (!prepared) return false;
+    fused.prepared = std::shared_ptr<const void>(prepared, backend.release_fused);
+    const Plan::Operand output = output_of(plan_.calls[end - 1]);
+    Plan::Call call = plan_.calls[end - 1];
+    call.fused = std::move(fused);
     for (const FusedPart& part : parts) call.title += fmt::format("{}{}", call.title.empty() ? "" : " + ", op_info(static_cast<OpCode>(part.op)).name);
-    call.first = plan_.calls[first].first;
+    call.in_place = plan_.calls[first].in_place && output.slot == output_of(plan_.calls[first]).slot;
     call.n_inputs = static_cast<uint32_t>(inputs.size());
-    call.in_place = plan_.calls[first].in_place;
-    plan_.operands.resize(call.first);
+    // As the product before makes its result, in parts, those can go on to here.
+    if (follows) {
+        Plan::Call& product = plan_.calls[first - 1];
+        const Plan::Operand& result = output_of(product);
+        const auto of_it = [&](const Plan::Operand& input) { return input.slot == result.slot; };
+        product.leads = row == 1 && product.n_outputs == 1 && !product.fused.prepared && is_dense(result.view) && shape_of(result) == whole &&
+                        std::any_of(inputs.begin(), inputs.end(), of_it) &&
+                        std::all_of(inputs.begin(), inputs.end(), [&](const Plan::Operand& input) { return !of_it(input) || lies_as(input, result); });
+        if (!product.leads && parts.size() < 2) return false;
+    }
+    call.first = static_cast<uint32_t>(plan_.operands.size());  // the others stay where they are, and nobody looks at them
     for (const Plan::Operand& input : inputs) plan_.operands.push_back(input);
     plan_.operands.push_back(output);
-    plan_.calls.resize(first);
-    plan_.calls.push_back(std::move(call));
+    plan_.calls[first] = std::move(call);
+    plan_.calls.erase(plan_.calls.begin() + static_cast<std::ptrdiff_t>(first) + 1, plan_.calls.begin() + static_cast<std::ptrdiff_t>(end));
+    return true;
 }
 
 const Plan::Operand* Planner::replaceable(const Plan::Call& call, const std::vector<size_t>& last, size_t now) const {
-    if (call.kernel.info->kind != NodeKind::Elementwise || call.n_outputs != 1) return nullptr;
+    if ((call.kernel.info->kind != NodeKind::Elementwise && !call.fused.prepared) || call.n_outputs != 1) return nullptr;
     const Plan::Operand* const operands = &plan_.operands[call.first];
     const View& out = operands[call.n_inputs].view;
     if (is_packed(static_cast<DType>(out.dtype))) return nullptr;  // its last byte is cleared before the kernel runs
@@ -269,20 +340,31 @@ void Planner::lay_out() {
         Plan::Slot& slot = plan_.slots[static_cast<size_t>(operand.slot)];
         return slot.kind == Plan::Slot::Kind::Arena ? &slot : nullptr;
     };
-    for (size_t c = 0; c < plan_.calls.size(); ++c) {
+    int32_t replaced = -1;  // the slot whose place a result took
+    const auto take_place = [&](size_t c, const Plan::Call* leader) {
         const Plan::Call& call = plan_.calls[c];
         const Plan::Operand* const operands = &plan_.operands[call.first];
-        int32_t replaced = -1;
         for (uint32_t i = call.n_inputs; !call.in_place && i < call.n_inputs + call.n_outputs; ++i) {
             Plan::Slot* const slot = in_arena(operands[i]);
             if (!slot) continue;
-            if (const Plan::Operand* const in = replaceable(call, last, c)) {
+            const Plan::Operand* const in = replaceable(call, last, c);
+            if (in && !(leader && reads(*leader, in->slot))) {
                 replaced = in->slot;
                 slot->place = plan_.slots[static_cast<size_t>(replaced)].place;
             } else {
                 slot->place = arena.take(slot->bytes);
             }
         }
+    };
+    for (size_t c = 0; c < plan_.calls.size(); ++c) {
+        const Plan::Call& call = plan_.calls[c];
+        const bool led = c > 0 && plan_.calls[c - 1].leads;
+        if (!led) {
+            replaced = -1;
+            take_place(c, nullptr);
+            if (call.leads) take_place(c + 1, &call);  // it is written while this one still reads
+        }
+        const Plan::Operand* const operands = &plan_.operands[call.first];
         for (uint32_t i = 0; i < call.n_inputs + call.n_outputs; ++i) {
             const auto of = static_cast<size_t>(operands[i].slot);
             Plan::Slot* const slot = in_arena(operands[i]);

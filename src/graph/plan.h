@@ -43,11 +43,12 @@ public:
         uint32_t first;  // of its operands: the inputs, and behind them the outputs
         uint32_t n_inputs, n_outputs;
         bool in_place;
-        int32_t random;                     // which one of `random`; -1: it draws no numbers
-        uint32_t step;                      // of the program
-        int32_t kept;                       // which one of `kept`; -1: none of its inputs stays what it is
-        std::shared_ptr<const void> fused;  // several elementwise operators, as the backend prepared them; then there is no kernel to run
-        std::string title;                  // the operators, where they are several
+        int32_t random;      // which one of `random`; -1: it draws no numbers
+        uint32_t step;       // of the program
+        int32_t kept;        // which one of `kept`; -1: none of its inputs stays what it is
+        FusedKernel fused;   // several operators, as the backend prepared them; then there is no kernel to run
+        std::string title;   // the operators, where they are several
+        bool leads = false;  // the next call, which is fused, can work on what this one makes as it comes
     };
     struct Random {
         Ref<Generator> generator;  // null: the process's own

@@ -1,6 +1,8 @@
 #include "graph/replay.h"
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
 #include <optional>
 
 #include "core/memory.h"
@@ -60,16 +62,38 @@ private:
 
     void look_at_inputs();
     bool is_spoilt(const Plan::Call& call, std::span<const Plan::Operand> operands);
-    void make_call(const Plan::Call& call, std::span<const Plan::Operand> operands, char* const* starts);
+    void make_call(const Plan::Call& call, const Plan::Call* led, char* const* starts);
+    std::span<const Plan::Operand> operands_of(const Plan::Call& call) const { return {&plan_->operands[call.first], call.n_inputs + call.n_outputs}; }
 };
 
-/// Lets the kernel of a call find what it made of its constant input in earlier runs.
-class Keeper {
+/// What a call's kernel finds here: what it made of its constant input in earlier runs, and the call that goes on with its results.
+class Host {
 public:
-    Keeper(const Plan& plan, const Plan::Call& call) noexcept : plan_(plan), call_(call) {}
+    Host(const Plan& plan, const Plan::Call& call, const FusedRun* led) noexcept : plan_(plan), call_(call), led_(led) {}
+    KernelHost functions() noexcept { return {nullptr, call_.kept >= 0 ? &keep : nullptr, led_ ? &made : nullptr, this}; }
+    /// Whether the kernel told what it made.  Throws what went wrong in the call that goes on with it.
+    bool went_on() const {
+        if (failure_) throw Failure(failure_);
+        return told_.load(std::memory_order_relaxed);
+    }
 
-    static const void* keep(const KernelCall* of, int32_t input, size_t bytes, void (*fill)(void*, void*), void* context) {
-        Keeper& self = *static_cast<Keeper*>(of->host);
+private:
+    static Host& of(const KernelCall* call) noexcept { return *static_cast<Host*>(call->host); }
+
+    static void made(const KernelCall* of_call, int64_t begin, int64_t end) {
+        Host& self = of(of_call);
+        self.told_.store(true, std::memory_order_relaxed);
+        try {
+            self.led_->part(begin, end);
+        } catch (...) {
+            const Ref<Error> error = current_error();
+            std::lock_guard lock(self.lock_);
+            if (!self.failure_) self.failure_ = error;
+        }
+    }
+
+    static const void* keep(const KernelCall* of_call, int32_t input, size_t bytes, void (*fill)(void*, void*), void* context) {
+        Host& self = of(of_call);
         const Plan::Slot& slot = self.plan_.slots[static_cast<size_t>(self.plan_.operands[self.call_.first + static_cast<uint32_t>(input)].slot)];
         if (slot.kind != Plan::Slot::Kind::Held) return nullptr;
         const Storage& storage = self.plan_.held[static_cast<size_t>(slot.place)]->storage();
@@ -78,25 +102,29 @@ public:
         const uint64_t version = storage.version();  // no call writes while this one reads
         {
             std::lock_guard lock(kept.lock);
-            self.made_ = kept.made;
+            self.kept_ = kept.made;
         }
-        if (self.made_ && self.made_->version == version && self.made_->block.bytes() == bytes) return self.made_->block.as<void>();
+        if (self.kept_ && self.kept_->version == version && self.kept_->block.bytes() == bytes) return self.kept_->block.as<void>();
         try {
-            self.made_ = std::make_shared<const Plan::Made>(bytes, version);
+            self.kept_ = std::make_shared<const Plan::Made>(bytes, version);
         } catch (...) {  // it is quicker with it, and possible without
             return nullptr;
         }
-        fill(context, self.made_->block.as<void>());
-        std::shared_ptr<const Plan::Made> before = self.made_;  // released after the lock
+        fill(context, self.kept_->block.as<void>());
+        std::shared_ptr<const Plan::Made> before = self.kept_;  // released after the lock
         std::lock_guard lock(kept.lock);
         std::swap(kept.made, before);
-        return self.made_->block.as<void>();
+        return self.kept_->block.as<void>();
     }
 
 private:
     const Plan& plan_;
     const Plan::Call& call_;
-    std::shared_ptr<const Plan::Made> made_;  // stays while the kernel runs
+    const FusedRun* const led_;
+    std::shared_ptr<const Plan::Made> kept_;  // stays while the kernel runs
+    std::atomic<bool> told_{false};
+    std::mutex lock_;  // guards failure_
+    Ref<Error> failure_;
 };
 
 int64_t bytes_of(std::span<const Plan::Operand> operands) {
@@ -135,16 +163,24 @@ bool Run::is_spoilt(const Plan::Call& call, std::span<const Plan::Operand> opera
     return spoilt;
 }
 
-void Run::make_call(const Plan::Call& call, std::span<const Plan::Operand> operands, char* const* starts) {
+/// With `led`, that call as well.
+void Run::make_call(const Plan::Call& call, const Plan::Call* led, char* const* starts) {
+    const std::span<const Plan::Operand> operands = operands_of(call);
     const auto place = [&](const Plan::Operand& operand) { return starts[operand.slot] + operand.offset; };
     std::optional<profile::Span> span;
-    if (profile::is_on()) [[unlikely]]
-        span.emplace(call.fused ? call.title : call.kernel.info->name, static_cast<int32_t>(call.step), bytes_of(operands), plan_->places[call.step]);
-    if (call.fused) {
-        SmallVector<void*, 8> places;
-        for (const Plan::Operand& operand : operands) places.push_back(place(operand));
-        return run_fused(call.fused.get(), places.data(), places[call.n_inputs]);
+    if (profile::is_on()) [[unlikely]] {
+        std::string title = call.fused.prepared ? call.title : call.kernel.info->name;
+        if (led) title += " + " + led->title;
+        span.emplace(title, static_cast<int32_t>(call.step), bytes_of(operands) + (led ? bytes_of(operands_of(*led)) : 0), plan_->places[call.step]);
     }
+    const Plan::Call& followed = led ? *led : call;
+    SmallVector<void*, 8> places;
+    std::optional<FusedRun> fused;
+    if (followed.fused.prepared) {
+        for (const Plan::Operand& operand : operands_of(followed)) places.push_back(place(operand));
+        fused.emplace(followed.fused, places.data(), places[followed.n_inputs]);
+    }
+    if (!led && fused) return fused->all();
     SmallVector<View, 8> views;
     for (const Plan::Operand& operand : operands) {
         View view = operand.view;
@@ -153,8 +189,9 @@ void Run::make_call(const Plan::Call& call, std::span<const Plan::Operand> opera
     }
     const std::span<View> in(views.data(), call.n_inputs), out(views.data() + call.n_inputs, call.n_outputs);
     if (call.random >= 0) return run_kernel(call.kernel, with_numbers(*call.attributes, numbers_[static_cast<size_t>(call.random)]), in, out, call.in_place);
-    Keeper keeper(*plan_, call);
-    run_kernel(call.kernel, *call.attributes, in, out, call.in_place, {nullptr, call.kept >= 0 ? &Keeper::keep : nullptr, &keeper});
+    Host host(*plan_, call, fused ? &*fused : nullptr);
+    run_kernel(call.kernel, *call.attributes, in, out, call.in_place, host.functions());
+    if (fused && !host.went_on()) fused->all();
 }
 
 /// A call that fails spoils what depends on it, and nothing else (I9); the first failure is thrown when all is done.
@@ -175,20 +212,24 @@ void Run::run() {
     look_at_inputs();
     Ref<Error> first;
     bool any = static_cast<bool>(inherited_);
-    for (const Plan::Call& call : plan.calls) {
-        const std::span<const Plan::Operand> operands(&plan.operands[call.first], call.n_inputs + call.n_outputs);
-        if (any && is_spoilt(call, operands)) continue;
+    for (size_t c = 0; c < plan.calls.size(); ++c) {
+        const Plan::Call& call = plan.calls[c];
+        if (any && is_spoilt(call, operands_of(call))) continue;
+        const Plan::Call* const led = call.leads && !any ? &plan.calls[++c] : nullptr;
         try {
-            make_call(call, operands, starts);
+            make_call(call, led, starts);
             started_ = true;
         } catch (...) {
             const Ref<Error> error = current_error();
-            if (!started_ && !call.in_place && error->kind() == ErrorKind::Memory) throw;  // it may be there later
+            if (!started_ && !call.in_place && !led && error->kind() == ErrorKind::Memory) throw;  // it may be there later
             started_ = any = true;
             if (!first) first = error, failed_ = &call;
-            for (const Plan::Operand& result : operands.subspan(call.n_inputs)) {
-                char& value = spoilt_[static_cast<size_t>(result.slot)];
-                if (!value) value = kSpoilt;
+            for (const Plan::Call* failed : {&call, led}) {
+                if (!failed) continue;
+                for (const Plan::Operand& result : operands_of(*failed).subspan(failed->n_inputs)) {
+                    char& value = spoilt_[static_cast<size_t>(result.slot)];
+                    if (!value) value = kSpoilt;
+                }
             }
         }
     }

@@ -51,7 +51,7 @@ public:
         std::optional<profile::Span> span;
         if (profile::is_on()) [[unlikely]]
             span.emplace(name(), -1, bytes(), origin);
-        run_kernel(kernel_, attributes_, {in.data(), in.size()}, {out.data(), out.size()}, in_place, {found ? nullptr : &find_size, nullptr, this});
+        run_kernel(kernel_, attributes_, {in.data(), in.size()}, {out.data(), out.size()}, in_place, {found ? nullptr : &find_size, nullptr, nullptr, this});
     }
 
 private:

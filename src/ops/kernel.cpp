@@ -100,18 +100,40 @@ void run_kernel(const Kernel& kernel, const Attributes& attributes, std::span<co
                           host.find_size,
                           host.self,
                           static_cast<int32_t>(kernel.compute),
-                          host.keep};
+                          host.keep,
+                          host.made};
     char message[512];
     if (const int32_t kind = kernel.run(&call, message, sizeof message)) fail(static_cast<ErrorKind>(kind), "{}", message);
 }
 
-void run_fused(const void* prepared, void* const* inputs, void* output) {
+FusedRun::FusedRun(const FusedKernel& kernel, void* const* inputs, void* output) : kernel_(kernel), inputs_(inputs), output_(output) {
     char message[512];
-    if (const int32_t kind = cpu_backend().run_fused(prepared, inputs, output, &run_pieces, message, sizeof message)) {
+    if (const int32_t kind = cpu_backend().start_fused(kernel.prepared.get(), inputs, &state_, message, sizeof message)) {
         fail(static_cast<ErrorKind>(kind), "{}", message);
     }
-    if (fused_is_spoilt.load(std::memory_order_relaxed)) [[unlikely]]
-        static_cast<unsigned char*>(output)[0] ^= 0xFF;
+}
+
+FusedRun::~FusedRun() {
+    cpu_backend().finish_fused(state_);
+}
+
+void FusedRun::part(int64_t begin, int64_t end) const {
+    char message[512];
+    if (const int32_t kind = cpu_backend().run_fused(kernel_.prepared.get(), state_, inputs_, output_, begin, end, message, sizeof message)) {
+        fail(static_cast<ErrorKind>(kind), "{}", message);
+    }
+    if (fused_is_spoilt.load(std::memory_order_relaxed) && begin == 0 && end > 0) [[unlikely]]
+        static_cast<unsigned char*>(output_)[0] ^= 0xFF;
+}
+
+void FusedRun::all() const {
+    const auto piece = [](void* context, int64_t at) {
+        const auto& self = *static_cast<const FusedRun*>(context);
+        self.part(at * self.kernel_.piece, std::min(self.kernel_.count, (at + 1) * self.kernel_.piece));
+    };
+    const int64_t pieces = (kernel_.count + kernel_.piece - 1) / kernel_.piece;
+    if (pieces == 1) return part(0, kernel_.count);
+    if (pieces > 1) run_pieces(pieces, piece, const_cast<FusedRun*>(this));
 }
 
 void spoil_fused(bool spoil) noexcept {

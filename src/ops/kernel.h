@@ -1,6 +1,7 @@
 // A kernel that was chosen for a call, and running it on memory.
 #pragma once
 
+#include <memory>
 #include <span>
 
 #include "ops/generator.h"
@@ -29,6 +30,7 @@ Attributes with_numbers(const Attributes& attributes, const Generator::State& st
 struct KernelHost {
     void (*find_size)(const KernelCall*, int64_t) = nullptr;  // for results of unknown size, else null
     decltype(KernelCall::keep) keep = nullptr;
+    decltype(KernelCall::made) made = nullptr;
     void* self = nullptr;
 };
 
@@ -37,10 +39,33 @@ struct KernelHost {
 void run_kernel(const Kernel& kernel, const Attributes& attributes, std::span<const View> inputs, std::span<View> outputs, bool in_place,
                 const KernelHost& host = {});
 
-/// The same for elementwise operators that the backend prepared.
-void run_fused(const void* prepared, void* const* inputs, void* output);
+/// Operators that the backend prepared to be computed together; see Backend::prepare_fused.
+struct FusedKernel {
+    std::shared_ptr<const void> prepared;  // null: there are none
+    int64_t count = 0;                     // elements of the whole shape
+    int64_t row = 1, piece = 1;            // elements that go together, and of a piece of work
+};
 
-/// For testing: from now on run_fused() makes something else, or what it should again.
+/// One run of them.  What is given outlives it.
+class FusedRun {
+public:
+    FusedRun(const FusedKernel& kernel, void* const* inputs, void* output);
+    ~FusedRun();
+    FusedRun(const FusedRun&) = delete;
+    FusedRun& operator=(const FusedRun&) = delete;
+    /// Whole rows; from any thread.
+    void part(int64_t begin, int64_t end) const;
+    /// All of it, on the pool.
+    void all() const;
+
+private:
+    const FusedKernel& kernel_;
+    void* const* const inputs_;
+    void* const output_;
+    void* state_ = nullptr;
+};
+
+/// For testing: from now on a FusedRun makes something else, or what it should again.
 void spoil_fused(bool spoil) noexcept;
 
 /// The kernel of the operator fails in the call after the next `after` ones, whatever thread makes it: for testing what a

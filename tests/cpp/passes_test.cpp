@@ -5,9 +5,9 @@
 
 #include "graph/passes/common.h"
 #include "graph/passes/dead.h"
-#include "graph/passes/elementwise.h"
 #include "graph/passes/epilogues.h"
 #include "graph/passes/folding.h"
+#include "graph/passes/fusion.h"
 #include "ops/settle.h"
 
 using namespace clikart;
@@ -146,7 +146,7 @@ TEST(Elementwise, ChainsAndDiamondsBecomeOneStep) {
     const int32_t b = w.elementwise(OpCode::Tanh, {a}, kMatrix);
     const int32_t out = w.elementwise(OpCode::Sub, {w.elementwise(OpCode::Add, {b, x}, kMatrix), w.elementwise(OpCode::Mul, {b, y}, kMatrix)}, kMatrix);
     w.program.outputs = {out};
-    passes::fuse_elementwise(w.program);
+    passes::fuse_operators(w.program);
     w.program.verify();
     ASSERT_EQ(codes(w.program), (std::vector<OpCode>{OpCode::Input, OpCode::Input, OpCode::Mul}));
     const Step& step = w.program.steps[2];
@@ -163,7 +163,7 @@ TEST(Elementwise, WhatStaysApart) {
         Writer w;
         build(w, w.input(kMatrix));
         const auto before = codes(w.program);
-        passes::fuse_elementwise(w.program);
+        passes::fuse_operators(w.program);
         w.program.verify();
         EXPECT_EQ(codes(w.program), before);
     };
@@ -191,7 +191,7 @@ TEST(Elementwise, LongChainsBecomeSeveralSteps) {
     int32_t last = w.input(kRow);
     for (int i = 0; i < 1000; ++i) last = w.elementwise(OpCode::Relu, {last}, kRow);
     w.program.outputs = {last};
-    passes::fuse_elementwise(w.program);
+    passes::fuse_operators(w.program);
     w.program.verify();
     size_t operators = 0;
     for (const Step& step : w.program.steps) operators += step.is_call() ? 1 + step.epilogues.size() : 0;

@@ -238,9 +238,9 @@ def test_a_profile_has_operators_and_nodes_with_their_places(tmp_path):
         crt.cumsum(x, 0)
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     nodes = [e for e in events if e["cat"] == "graph"]
-    assert [e["name"] for e in events if e["cat"] == "eager"] == ["cumsum"] and len(nodes) == 3 * 4
-    assert {e["name"] for e in nodes} == {"matmul", "add + gelu", "mul + add + tanh + mul", "softmax"}
-    product = next(e for e in nodes if e["name"] == "matmul")
+    assert [e["name"] for e in events if e["cat"] == "eager"] == ["cumsum"] and len(nodes) == 3 * 2
+    assert {e["name"] for e in nodes} == {"matmul + add + gelu", "mul + add + tanh + mul + softmax"}
+    product = next(e for e in nodes if e["name"].startswith("matmul"))
     assert graph.nodes()[product["args"]["node"]].op_code.name == "MatMul"
     assert product["args"]["bytes"] >= 4 * 16 * 64 and product["args"]["place"] == f"{__file__}:{fn.__code__.co_firstlineno + 1}"
     assert all(e["ph"] == "X" and e["dur"] >= 0 and e["ts"] >= 0 for e in events)

@@ -78,8 +78,8 @@ bool set_simd(const char* name) {
 }  // namespace cpu
 
 const Backend& cpu_backend() {
-    static constexpr Backend backend{sizeof(Backend),     "cpu",           [] { return int32_t{1}; }, &cpu::find_kernel,
-                                     &cpu::prepare_fused, &cpu::run_fused, &cpu::release_fused};
+    static constexpr Backend backend{sizeof(Backend),   "cpu",           [] { return int32_t{1}; }, &cpu::find_kernel,  &cpu::prepare_fused,
+                                     &cpu::start_fused, &cpu::run_fused, &cpu::finish_fused,        &cpu::release_fused};
     return backend;
 }
 

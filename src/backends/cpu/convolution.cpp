@@ -198,6 +198,7 @@ bool convolve_by_onednn(const KernelCall& call, const ConvolutionShape& shape, c
                      [&](int64_t p) { packers[static_cast<size_t>(p)]->pack(weight, to + places[static_cast<size_t>(p)]); });
     });
 
+    const bool tells = call.made && out == call.outputs[0].data;
     int64_t in_row = shape.in_channels, out_row = shape.out_channels;  // elements of one step along the dimension that is cut
     for (int d = cut.dim + 1; d < 3; ++d) in_row *= shape.in[d], out_row *= shape.out[d];
     const int64_t in_image = shape.in_places() * shape.in_channels, out_image = shape.out_places() * shape.out_channels;
@@ -205,8 +206,9 @@ bool convolve_by_onednn(const KernelCall& call, const ConvolutionShape& shape, c
         const int64_t bunch = at / strips, strip = at % strips;
         const Piece piece = piece_at(bunch, strip);
         const Kind& kind = kinds[kind_of(piece)];
-        kind.kernel->run(x + bunch * cut.images * in_image + piece.first * in_row, packed.data() + places[kind.packed], bias,
-                         out + bunch * cut.images * out_image + strip * cut.rows * out_row);
+        const int64_t begin = bunch * cut.images * out_image + strip * cut.rows * out_row;
+        kind.kernel->run(x + bunch * cut.images * in_image + piece.first * in_row, packed.data() + places[kind.packed], bias, out + begin);
+        if (tells) call.made(&call, begin, begin + piece.shape.batch * (cut.images > 1 || strips == 1 ? out_image : piece.shape.out[cut.dim] * out_row));
     });
     return true;
 }

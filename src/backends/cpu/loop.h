@@ -58,20 +58,23 @@ public:
     int64_t size(int d) const noexcept { return shape_[d]; }
     int64_t stride(int k, int d) const noexcept { return strides_[k][d]; }
     char* data(int k) const noexcept { return data_[k]; }
-    /// From now on operand k lies here.
-    void set_data(int k, void* data) noexcept { data_[k] = static_cast<char*>(data); }
     int64_t element(int k) const noexcept { return size_[k]; }
 
     /// Calls f(pointers, n) for the runs that make up elements [begin, end) in row-major order.
     template <class F>
     void runs(int64_t begin, int64_t end, F&& f) const {
+        runs(data_, begin, end, f);
+    }
+    /// The same with the operands at other places.
+    template <class F>
+    void runs(char* const (&data)[N], int64_t begin, int64_t end, F&& f) const {
         if (begin >= end) return;
         const int inner = shape_.rank() - 1;
         const int64_t length = shape_[inner];
         int64_t row = begin / length, at = begin % length;
         while (begin < end) {
             char* pointers[N];
-            std::copy(data_, data_ + N, pointers);
+            std::copy(data, data + N, pointers);
             int64_t rest = row;
             for (int d = inner - 1; d >= 0; --d) {
                 const int64_t i = rest % shape_[d];

@@ -1,5 +1,4 @@
-// Normalisation: of rows (layer_norm, rms_norm) and of channels, which are the last dimension (group_norm, instance_norm,
-// batch_norm).
+// Normalisation of rows (layer_norm, rms_norm), and the inner loops of that of channels.
 //
 // Mean and variance are taken over blocks that stay in the cache, twice: the mean first, then squares of distances from it.
 // Blocks are put together in double, so a mean far from zero costs no digits.
@@ -13,39 +12,13 @@
 #include <cmath>
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/lanes.h"
+#include "backends/cpu/norm.h"
+#include "backends/cpu/row_part.h"
 #include "backends/cpu/vectors-inl.h"
 
 #ifndef CLIKART_CPU_NORM_ONCE
 #define CLIKART_CPU_NORM_ONCE
 namespace clikart::cpu {
-
-/// One row of n elements; weight and bias may be null.
-template <class T>
-struct NormRow {
-    const T *x, *weight, *bias;
-    T* out;
-    int64_t n;
-    double eps;
-    bool streamed;  // the result goes past the caches, and is aligned for that
-};
-
-/// `rows` times `columns` elements, rows `stride` apart.
-template <class T>
-struct NormBlock {
-    const T* x;
-    int64_t rows, columns, stride;
-};
-
-template <class T>
-struct NormFns {
-    void (*layer)(const NormRow<T>&);
-    void (*rms)(const NormRow<T>&);
-    /// The mean of each column, and the sum of squares of the distances from it.
-    void (*moments)(const NormBlock<T>&, T* mean, T* squares);
-    /// (x - mean) * scale + shift with one of each for every column, to contiguous rows.
-    void (*affine)(const NormBlock<T>&, const T* mean, const T* scale, const T* shift, T* out, bool streamed);
-};
 
 struct NormTable {
     NormFns<float> f32;
@@ -263,7 +236,7 @@ namespace {
 HWY_EXPORT(find_norms);
 
 template <class T>
-NormFns<T> norms() {
+NormFns<T> find() {
     const NormTable table = HWY_DYNAMIC_DISPATCH(find_norms)();
     if constexpr (sizeof(T) == sizeof(float)) {
         return table.f32;
@@ -272,25 +245,24 @@ NormFns<T> norms() {
     }
 }
 
-/// Whether stretches of `n` elements each go past the caches.
+}  // namespace
+
+template <>
+NormFns<float> norms() {
+    return find<float>();
+}
+template <>
+NormFns<double> norms() {
+    return find<double>();
+}
+
+namespace {
+
 template <class T>
-bool is_streamed(const LaneWriter<T>& out, int64_t count, int64_t n) {
-    const auto bytes = static_cast<int64_t>(sizeof(T));
-    return out.as_it_is() && count * bytes >= kStreamedBytes && n * bytes % static_cast<int64_t>(kMemoryAlignment) == 0;
+double row_eps(const Attributes& attributes, bool layer) {
+    static_assert(attribute::layer_norm_eps == attribute::rms_norm_eps);
+    return layer || attributes.present(attribute::rms_norm_eps) ? attributes.real(attribute::layer_norm_eps) : std::numeric_limits<T>::epsilon();
 }
-
-/// Calls f(begin, end, room) in pieces over `count` stretches of `length` elements each; `room` holds two stretches.
-template <class T, class F>
-void in_pieces(const KernelCall& call, int64_t count, int64_t length, F&& f) {
-    const int64_t per_piece = std::max<int64_t>(1, kPiece / length);
-    parallel_for(call, (count + per_piece - 1) / per_piece, [&](int64_t piece) {
-        const Scratch room(static_cast<size_t>(2 * length) * sizeof(T));
-        f(piece * per_piece, std::min(count, (piece + 1) * per_piece), room.template as<T>());
-        hwy::FlushStream();
-    });
-}
-
-// ---- rows
 
 template <class T>
 void rows_of(const KernelCall& call, bool layer) {
@@ -301,9 +273,7 @@ void rows_of(const KernelCall& call, bool layer) {
     const LaneWriter<T> out(call.outputs[0]);
     const NormFns<T> fns = norms<T>();
     const auto run = layer ? fns.layer : fns.rms;
-    double eps = std::numeric_limits<T>::epsilon();
-    if (layer || call.attributes->present(attribute::rms_norm_eps)) eps = call.attributes->real(attribute::layer_norm_eps);
-    static_assert(attribute::layer_norm_eps == attribute::rms_norm_eps);
+    const double eps = row_eps<T>(*call.attributes, layer);
 
     int64_t n = 1;
     for (int64_t d = x.rank - call.attributes->length(attribute::layer_norm_normalized_shape); d < x.rank; ++d) n *= x.shape[d];
@@ -325,195 +295,63 @@ void rows(const KernelCall& call) {
     }
 }
 
-// ---- channels
-
-/// Samples of places of channels, seen as rows of `period` elements: as many whole places as vectors want.  Element i of a
-/// sample is of channel i % period % channels.  Blocks are what one step of a kernel looks at.
-struct ChannelLayout {
-    int64_t samples, length, channels, period, block, blocks;  // in elements, but for the first and the last
-
-    ChannelLayout(const View& x, bool samples_apart) : channels(x.shape[x.rank - 1]) {
-        const int64_t count = numel(shape_of(x));
-        samples = samples_apart ? x.shape[0] : 1;
-        length = count / samples;
-        constexpr int64_t kWide = 64, kRows = 16, kElements = 8192;
-        period = channels * std::min((kWide + channels - 1) / channels, length / channels);
-        block = period * std::max(kRows, kElements / period);
-        blocks = (length + block - 1) / block;
-    }
-    int64_t in_block(int64_t b) const noexcept { return std::min(block, length - b * block); }
-};
-
-/// What is done to each channel, repeated to fill a period, for each sample.
 template <class T>
-class Affine {
+class NormPart final : public RowPart {
 public:
-    Affine(const ChannelLayout& layout, int64_t samples)
-        : period_(layout.period), channels_(layout.channels), room_(static_cast<size_t>(3 * samples * layout.period) * sizeof(T)) {}
+    NormPart(const Attributes& attributes, bool layer, int64_t row)
+        : RowPart(lane_dtype<T>, lane_dtype<T>),
+          attributes_(attributes),
+          run_(layer ? norms<T>().layer : norms<T>().rms),
+          eps_(row_eps<T>(attributes, layer)),
+          layer_(layer),
+          row_(row) {}
 
-    void set(int64_t sample, int64_t channel, double mean, double scale, double shift) const {
-        const auto middle = static_cast<T>(mean);
-        shift -= (mean - static_cast<double>(middle)) * scale;
-        for (int64_t i = channel; i < period_; i += channels_) {
-            at(sample, 0)[i] = middle;
-            at(sample, 1)[i] = static_cast<T>(scale);
-            at(sample, 2)[i] = static_cast<T>(shift);
-        }
+    std::shared_ptr<const void> start(std::span<const View> others) const override {
+        const auto optional = [&](int i) {
+            const int32_t at = attributes_.input_of(i, attribute::layer_norm_given);
+            return at < 0 ? nullptr : &others[static_cast<size_t>(at - 1)];
+        };
+        return std::make_shared<const Weights>(optional(1), layer_ ? optional(2) : nullptr);
     }
-    T* at(int64_t sample, int64_t which) const noexcept { return room_.template as<T>() + (3 * sample + which) * period_; }
-
-private:
-    const int64_t period_, channels_;
-    const Scratch room_;
-};
-
-/// The last pass over the data.
-template <class T>
-void apply(const KernelCall& call, const ChannelLayout& layout, const LaneReader<T>& in, const Affine<T>& each) {
-    const LaneWriter<T> out(call.outputs[0]);
-    const NormFns<T> fns = norms<T>();
-    const int64_t period = layout.period;
-    const bool streamed = is_streamed(out, in.count(), period) && layout.length % period == 0;
-    in_pieces<T>(call, layout.samples * layout.blocks, layout.block, [&](int64_t begin, int64_t end, T* room) {
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t sample = i / layout.blocks, n = layout.in_block(i % layout.blocks);
-            const int64_t first = sample * layout.length + i % layout.blocks * layout.block, whole = n / period * period;
-            const T *x = in.read(first, n, room), *mean = each.at(sample, 0), *scale = each.at(sample, 1), *shift = each.at(sample, 2);
-            T* const to = out.place(first, room + layout.block);
-            fns.affine({x, n / period, period, period}, mean, scale, shift, to, streamed);
-            if (whole < n) fns.affine({x + whole, 1, n - whole, period}, mean, scale, shift, to + whole, false);
-            out.finish(first, n, room + layout.block);
-        }
-    });
-}
-
-/// How many elements a group has, their mean, and the sum of squares of the distances from it.
-struct Moments {
-    double count = 0, mean = 0, squares = 0;
-};
-
-/// The moments of blocks, column by column.
-template <class T>
-class BlockMoments {
-public:
-    BlockMoments(const KernelCall& call, const ChannelLayout& layout, const LaneReader<T>& in)
-        : layout_(layout), room_(static_cast<size_t>(2 * layout.samples * layout.blocks * layout.period) * sizeof(T)) {
-        const NormFns<T> fns = norms<T>();
-        const int64_t period = layout.period;
-        in_pieces<T>(call, layout.samples * layout.blocks, layout.block, [&](int64_t begin, int64_t end, T* tile) {
-            for (int64_t i = begin; i < end; ++i) {
-                const int64_t n = layout.in_block(i % layout.blocks), rows = n / period, more = n % period;
-                const T* const x = in.read(i / layout.blocks * layout.length + i % layout.blocks * layout.block, n, tile);
-                T *const mean = means(i), *const squares = mean + period;
-                if (more > 0) fns.moments({x, rows + 1, more, period}, mean, squares);
-                if (rows > 0) fns.moments({x + more, rows, period - more, period}, mean + more, squares + more);
-            }
-        });
-    }
-
-    /// Of neighbouring channels of a sample.
-    Moments of(int64_t sample, int64_t channel, int64_t channels) const {
-        Moments all;
-        visit(sample, channel, channels, [&](double count, double mean, double) {
-            all.count += count;
-            all.mean += count * mean;
-        });
-        all.mean /= all.count;
-        visit(sample, channel, channels,
-              [&](double count, double mean, double squares) { all.squares += squares + count * (mean - all.mean) * (mean - all.mean); });
-        return all;
+    void run(const void* state, const void* x, int64_t, int64_t n, void* to) const override {
+        const auto& weights = *static_cast<const Weights*>(state);
+        const auto* from = static_cast<const T*>(x);
+        auto* out = static_cast<T*>(to);
+        for (int64_t r = 0; r < n; r += row_) run_({from + r, weights.weight.data(), weights.bias.data(), out + r, row_, eps_, false});
     }
 
 private:
-    T* means(int64_t i) const noexcept { return room_.template as<T>() + 2 * i * layout_.period; }
-    template <class F>
-    void visit(int64_t sample, int64_t channel, int64_t channels, F&& f) const {
-        for (int64_t b = 0; b < layout_.blocks; ++b) {
-            const int64_t rows = layout_.in_block(b) / layout_.period, more = layout_.in_block(b) % layout_.period;
-            const T *const mean = means(sample * layout_.blocks + b), *const squares = mean + layout_.period;
-            for (int64_t from = channel; from < layout_.period; from += layout_.channels) {
-                for (int64_t i = from; i < from + channels; ++i) {
-                    const int64_t count = rows + (i < more);
-                    if (count > 0) f(static_cast<double>(count), static_cast<double>(mean[i]), static_cast<double>(squares[i]));
-                }
-            }
-        }
-    }
-
-    const ChannelLayout& layout_;
-    const Scratch room_;
+    struct Weights {
+        Weights(const View* weight, const View* bias) : weight(weight), bias(bias) {}
+        const LaneArray<T> weight, bias;
+    };
+    const Attributes attributes_;
+    void (*const run_)(const NormRow<T>&);
+    const double eps_;
+    const bool layer_;
+    const int64_t row_;
 };
 
 template <class T>
-void group_norm_of(const KernelCall& call, int64_t groups, int given, double eps) {
-    const ChannelLayout layout(call.inputs[0], true);
-    const LaneArray<T> weight(optional_input(call, 1, given)), bias(optional_input(call, 2, given));
-    const LaneReader<T> in(call.inputs[0]);
-    const BlockMoments<T> moments(call, layout, in);
-    const Affine<T> each(layout, layout.samples);
-    const int64_t channels = layout.channels / groups;
-    parallel_for(call, layout.samples * groups, [&](int64_t i) {
-        const int64_t sample = i / groups, first = i % groups * channels;
-        const Moments m = moments.of(sample, first, channels);
-        const double inverse = 1 / std::sqrt(m.squares / m.count + eps);
-        for (int64_t c = first; c < first + channels; ++c) {
-            each.set(sample, c, m.mean, inverse * static_cast<double>(weight.at(c, 1)), static_cast<double>(bias.at(c, 0)));
-        }
-    });
-    apply(call, layout, in, each);
-}
-
-void grouped(const KernelCall& call, int64_t groups, int given, double eps) {
-    if (call.compute == static_cast<int32_t>(DType::Float64)) {
-        group_norm_of<double>(call, groups, given, eps);
-    } else {
-        group_norm_of<float>(call, groups, given, eps);
-    }
-}
-
-void group_norm(const KernelCall& call) {
-    grouped(call, call.attributes->integer(attribute::group_norm_num_groups), attribute::group_norm_given, call.attributes->real(attribute::group_norm_eps));
-}
-void instance_norm(const KernelCall& call) {
-    const View& x = call.inputs[0];
-    grouped(call, x.shape[x.rank - 1], attribute::instance_norm_given, call.attributes->real(attribute::instance_norm_eps));
-}
-
-template <class T>
-void batch_norm_of(const KernelCall& call) {
-    const ChannelLayout layout(call.inputs[0], false);
-    constexpr int given = attribute::batch_norm_given;
-    const LaneArray<double> mean(&call.inputs[1]), variance(&call.inputs[2]), weight(optional_input(call, 3, given)), bias(optional_input(call, 4, given));
-    const double eps = call.attributes->real(attribute::batch_norm_eps);
-    const Affine<T> each(layout, 1);
-    for (int64_t c = 0; c < layout.channels; ++c) each.set(0, c, mean.at(c, 0), weight.at(c, 1) / std::sqrt(variance.at(c, 1) + eps), bias.at(c, 0));
-    apply(call, layout, LaneReader<T>(call.inputs[0]), each);
-}
-
-void batch_norm(const KernelCall& call) {
-    if (call.compute == static_cast<int32_t>(DType::Float64)) {
-        batch_norm_of<double>(call);
-    } else {
-        batch_norm_of<float>(call);
+std::unique_ptr<const RowPart> part_of(const FusedPart& part, int64_t row) {
+    switch (static_cast<OpCode>(part.op)) {
+        case OpCode::LayerNorm: return std::make_unique<NormPart<T>>(*part.attributes, true, row);
+        case OpCode::RmsNorm: return std::make_unique<NormPart<T>>(*part.attributes, false, row);
+        default: return nullptr;
     }
 }
 
 }  // namespace
+
+std::unique_ptr<const RowPart> find_norm_part(const FusedPart& part, const View&, int64_t row) {
+    return part.compute == static_cast<int32_t>(DType::Float64) ? part_of<double>(part, row) : part_of<float>(part, row);
+}
 
 KernelFn kernel_layer_norm(DType t) {
     return if_floats(t, &kernel<rows<true>>);
 }
 KernelFn kernel_rms_norm(DType t) {
     return if_floats(t, &kernel<rows<false>>);
-}
-KernelFn kernel_group_norm(DType t) {
-    return if_floats(t, &kernel<group_norm>);
-}
-KernelFn kernel_instance_norm(DType t) {
-    return if_floats(t, &kernel<instance_norm>);
-}
-KernelFn kernel_batch_norm(DType t) {
-    return if_floats(t, &kernel<batch_norm>);
 }
 
 }  // namespace clikart::cpu

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/reduce-inl.h"
+#include "backends/cpu/row_part.h"
 #include "backends/cpu/sleef-inl.h"
 #include "backends/cpu/widening.h"
 
@@ -150,9 +151,21 @@ BlockReducer fold_of(Fold fold, DType lane) {
 }
 
 /// What a sum reads its elements as: narrow floats as they are.
+DType added_as(DType in, DType compute) {
+    return in == compute && computes(compute) ? compute : sum_lane(compute);
+}
+DType compared_as(DType in) {
+    return computes(in) ? in : order_lane(in);
+}
+
+BlockReducer mean_of(DType lane) {
+    BlockReducer reducer = fold_of(Fold::Sum, lane);
+    reducer.finish = reducer.results[0] == DType::Float32 ? &finish_mean<float> : &finish_mean<double>;
+    return reducer;
+}
+
 DType added_as(const KernelCall& call) {
-    const auto result = static_cast<DType>(call.compute);
-    return dtype_of(call.inputs[0]) == result && computes(result) ? result : sum_lane(result);
+    return added_as(dtype_of(call.inputs[0]), static_cast<DType>(call.compute));
 }
 
 void sum(const KernelCall& call) {
@@ -164,15 +177,29 @@ void prod(const KernelCall& call) {
 
 template <Fold F>
 void extreme(const KernelCall& call) {
-    const DType dtype = dtype_of(call.inputs[0]);
-    reduce_blocks(call, fold_of(F, computes(dtype) ? dtype : order_lane(dtype)), attribute::amax_dims);
+    reduce_blocks(call, fold_of(F, compared_as(dtype_of(call.inputs[0]))), attribute::amax_dims);
 }
 
 void mean(const KernelCall& call) {
-    BlockReducer reducer = fold_of(Fold::Sum, added_as(call));
-    reducer.finish = reducer.results[0] == DType::Float32 ? &finish_mean<float> : &finish_mean<double>;
-    reduce_blocks(call, reducer, attribute::mean_dims);
+    reduce_blocks(call, mean_of(added_as(call)), attribute::mean_dims);
 }
+
+class FoldPart final : public RowPart {
+public:
+    FoldPart(const BlockReducer& reducer, int64_t row) noexcept : RowPart(reducer.lane, reducer.results[0]), reducer_(reducer), row_(row) {}
+    void run(const void*, const void* x, int64_t, int64_t n, void* to) const override {
+        const auto* from = static_cast<const char*>(x);
+        auto* result = static_cast<char*>(to);
+        for (; n > 0; n -= row_, from += row_ * size_of(in), result += size_of(out)) {
+            void* const results[] = {result};
+            reduce_row(reducer_, from, row_, results);
+        }
+    }
+
+private:
+    const BlockReducer reducer_;
+    const int64_t row_;
+};
 
 BlockReducer nonzero_counter() {
     BlockReducer reducer = fold_of(Fold::Sum, DType::Int64);
@@ -208,6 +235,21 @@ void norm(const KernelCall& call) {
 }
 
 }  // namespace
+
+std::unique_ptr<const RowPart> find_fold_part(const FusedPart& part, const View& x, int64_t row) {
+    const auto compute = static_cast<DType>(part.compute);
+    const DType own = dtype_of(x);
+    if (row > kMostRowBlocks * kReduceBlock || !computes(own) || !computes(static_cast<DType>(part.dtype))) return nullptr;
+    BlockReducer reducer;
+    switch (static_cast<OpCode>(part.op)) {
+        case OpCode::Sum: reducer = fold_of(Fold::Sum, added_as(own, compute)); break;
+        case OpCode::Mean: reducer = mean_of(added_as(own, compute)); break;
+        case OpCode::Amax: reducer = fold_of(Fold::Largest, compared_as(own)); break;
+        case OpCode::Amin: reducer = fold_of(Fold::Smallest, compared_as(own)); break;
+        default: return nullptr;
+    }
+    return std::make_unique<FoldPart>(reducer, row);
+}
 
 KernelFn kernel_sum(DType t) {
     return if_computed(t, &kernel<sum>);

@@ -22,6 +22,20 @@ struct ReducedDim {
     int64_t size, in;
 };
 
+/// The partial results of `together` neighbours, block after block in pairs of neighbours.
+void fold_blocks(const BlockReducer& reducer, char* partial, int64_t step_block, int64_t blocks, int64_t together) {
+    const auto bytes = static_cast<size_t>(together * reducer.partial_bytes);
+    for (int64_t left = blocks; left > 1; left = ceil_div(left, 2)) {
+        for (int64_t i = 0; i < left / 2; ++i) {
+            char* to = partial + i * step_block;
+            const char* a = partial + 2 * i * step_block;
+            if (i > 0) std::memcpy(to, a, bytes);
+            reducer.combine(to, a + step_block, together);
+        }
+        if (left % 2) std::memcpy(partial + left / 2 * step_block, partial + (left - 1) * step_block, bytes);
+    }
+}
+
 /// One reduction, cut into tasks.  Results are numbered in the order of `kept_`, which is by strides and not the outputs'.
 class Reduction {
 public:
@@ -256,18 +270,8 @@ void Reduction::task(int64_t group, int64_t chunk) {
     }
 }
 
-/// The partial results of `together` neighbours, block after block in pairs of neighbours.
 void Reduction::fold(char* partial, int64_t step_block, int64_t together) const {
-    const auto bytes = static_cast<size_t>(together * reducer_.partial_bytes);
-    for (int64_t left = blocks_; left > 1; left = ceil_div(left, 2)) {
-        for (int64_t i = 0; i < left / 2; ++i) {
-            char* to = partial + i * step_block;
-            const char* a = partial + 2 * i * step_block;
-            if (i > 0) std::memcpy(to, a, bytes);
-            reducer_.combine(to, a + step_block, together);
-        }
-        if (left % 2) std::memcpy(partial + left / 2 * step_block, partial + (left - 1) * step_block, bytes);
-    }
+    fold_blocks(reducer_, partial, step_block, blocks_, together);
 }
 
 /// The same for results whose blocks several tasks went over, and the results.
@@ -317,6 +321,20 @@ void Reduction::run() {
 
 void reduce_blocks(const KernelCall& call, const BlockReducer& reducer, const bool (&reduced)[kMaxRank]) {
     Reduction(call, reducer, reduced).run();
+}
+
+void reduce_row(const BlockReducer& reducer, const void* row, int64_t n, void* const* results) {
+    constexpr int64_t kMostBytes = 32;  // of a partial result
+    alignas(64) char partial[kMostRowBlocks * kMostBytes];
+    const int64_t whole = n / kReduceBlock, rest = n - whole * kReduceBlock, blocks = whole + (rest > 0);
+    const auto reduce = [&](int64_t first, int64_t length, int64_t count) {
+        reducer.rows({static_cast<const char*>(row) + first * size_of(reducer.lane), length, length, count, first, length,
+                      partial + first / kReduceBlock * reducer.partial_bytes, nullptr, reducer.parameter});
+    };
+    if (whole > 0) reduce(0, kReduceBlock, whole);
+    if (rest > 0) reduce(whole * kReduceBlock, rest, 1);
+    fold_blocks(reducer, partial, reducer.partial_bytes, blocks, 1);
+    reducer.finish(partial, 1, n, reducer.parameter, results);
 }
 
 void reduce_blocks(const KernelCall& call, const BlockReducer& reducer, int dims_position) {

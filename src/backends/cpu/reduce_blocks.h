@@ -48,6 +48,10 @@ struct BlockReducer {
 /// Reduces the call's input over `reduced` dimensions to its outputs.
 void reduce_blocks(const KernelCall& call, const BlockReducer& reducer, const bool (&reduced)[kMaxRank]);
 
+/// The same of n contiguous elements of the reducer's lane dtype, at most kMostRowBlocks blocks, by the calling thread alone.
+void reduce_row(const BlockReducer& reducer, const void* row, int64_t n, void* const* results);
+inline constexpr int64_t kMostRowBlocks = 64;
+
 /// The same over the dimensions that the attribute at `dims_position` names; absent or empty means all, as in torch.
 void reduce_blocks(const KernelCall& call, const BlockReducer& reducer, int dims_position);
 

@@ -13,6 +13,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/loop.h"
 #include "backends/cpu/math-inl.h"
+#include "backends/cpu/row_part.h"
 #include "backends/cpu/vectors-inl.h"
 
 #ifndef CLIKART_CPU_SOFTMAX_ONCE
@@ -326,7 +327,33 @@ void softmax(const KernelCall& call) {
     Normalisation(call, Kind).run();
 }
 
+class SoftmaxPart final : public RowPart {
+public:
+    SoftmaxPart(SoftmaxKind kind, DType lane, int64_t row) : RowPart(lane, lane), run_row_(HWY_DYNAMIC_DISPATCH(find_softmax)(kind, lane).row), row_(row) {}
+    void run(const void*, const void* x, int64_t, int64_t n, void* to) const override {
+        const int64_t bytes = row_ * size_of(in);
+        for (int64_t r = 0; r < n / row_; ++r) {
+            char* const out = static_cast<char*>(to) + r * bytes;
+            run_row_({static_cast<const char*>(x) + r * bytes, out, out, row_, false});
+        }
+    }
+
+private:
+    void (*const run_row_)(const SoftmaxRow&);
+    const int64_t row_;
+};
+
 }  // namespace
+
+std::unique_ptr<const RowPart> find_softmax_part(const FusedPart& part, const View& x, int64_t row) {
+    const DType lane = lane_of(dtype_of(x));
+    switch (static_cast<OpCode>(part.op)) {
+        case OpCode::Softmax: return std::make_unique<SoftmaxPart>(SoftmaxKind::Plain, lane, row);
+        case OpCode::LogSoftmax: return std::make_unique<SoftmaxPart>(SoftmaxKind::Log, lane, row);
+        case OpCode::Softmin: return std::make_unique<SoftmaxPart>(SoftmaxKind::OfNegative, lane, row);
+        default: return nullptr;
+    }
+}
 
 KernelFn kernel_softmax(DType t) {
     return computes(t) ? &kernel<softmax<SoftmaxKind::Plain>> : nullptr;

@@ -1,5 +1,7 @@
 #include "graph/passes/epilogues.h"
 
+#include "graph/reach.h"
+
 namespace clikart::passes {
 
 void fold_epilogues(Program& program) {
@@ -9,8 +11,9 @@ void fold_epilogues(Program& program) {
     std::vector<bool> gone(steps.size(), false);
     for (size_t i = 0; i < steps.size(); ++i) {
         Step& step = steps[i];
-        if (step.kind != NodeKind::Elementwise || step.in_place || step.op == OpCode::Result || step.inputs.empty() || op_info(step.op).n_outputs != 1)
-            continue;
+        if (!step.is_call() || step.in_place || step.inputs.empty()) continue;
+        const Reach reach = reach_of(op_info(step.op), *step.attributes, steps[static_cast<size_t>(step.inputs[0])].shape.rank());
+        if (!reach.whole() || !suits_rows(step.shape, reach.dims)) continue;
         // Only the first operand: of two NaN the first one's bits come out, so operands do not change places.
         const auto made = static_cast<size_t>(step.inputs[0]);
         Step& product = steps[made];

@@ -1,11 +1,11 @@
-// Elementwise operators that follow a product become part of its step: bias, activation, residual, scale.
+// What follows a product becomes part of its step: bias, activation, residual, scale, norms and softmaxes of its rows.
 #pragma once
 
 #include "graph/program.h"
 
 namespace clikart::passes {
 
-/// Folds an elementwise step into the product that makes its first operand, if nobody else reads that and the result has the
+/// Folds a step that looks at the same elements or rows into the product that makes its first operand, if nobody else reads that and the result has the
 /// same shape and dtype, and nothing is written over that the product reads.  Those that follow it are folded as well, in their order.
 void fold_epilogues(Program& program);
 
