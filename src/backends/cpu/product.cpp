@@ -8,6 +8,8 @@
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/matvec.h"
 #include "backends/cpu/onednn_matmul.h"
+#include "backends/cpu/row_products.h"
+#include "base/small_vector.h"
 
 namespace clikart::cpu {
 namespace {
@@ -273,6 +275,30 @@ void multiply_vector(const KernelCall& call, const MatrixProduct& p) {
     }
 }
 
+// ---- rows with rows
+
+/// A few rows with a right side that is contiguous along the sum, like the weights of `linear`: they are read where they lie.
+bool suits_row_products(const MatrixProduct& p) {
+    constexpr int64_t kMostRows = 64, kShortestSum = 64, kLeast = 1 << 16;
+    return p.dtype == DType::Float32 && p.c.rows <= kMostRows && p.a.column == 1 && p.b.row == 1 && p.a.columns >= kShortestSum &&
+           p.c.columns >= kRowsAbreast && p.a.columns * p.c.columns >= kLeast;
+}
+
+void multiply_rows(const KernelCall& call, const MatrixProduct& p) {
+    constexpr int64_t kColumns = 8 * kRowsAbreast;
+    SmallVector<Stretch, 8> stretches;
+    for (int64_t at = 0; at < p.a.columns; at += kLongestStretch) stretches.push_back({at, at, std::min(kLongestStretch, p.a.columns - at)});
+    Tiling tile(p, kColumns);
+    tile.m = p.c.rows, tile.n = std::min(p.c.columns, kColumns), tile.together = 1;
+    const RowProductsFn multiply = find_row_products();
+    for_tiles(call, p, p.dtype, tile, [&](const Tile& t, char* to, int64_t to_row, const Tile&) {
+        const float* left[64];
+        for (int64_t r = 0; r < t.m; ++r) left[r] = reinterpret_cast<const float*>(from_a(p, t.index, t.i + r));
+        multiply({left, t.m, reinterpret_cast<const float*>(from_b(p, t.index, t.j)), p.b.column, t.n, stretches.data(), static_cast<int64_t>(stretches.size()),
+                  reinterpret_cast<float*>(to), to_row});
+    });
+}
+
 // ---- through oneDNN
 
 /// True when rows, or columns, are contiguous and do not overlap; strides of axes of size 1 are then set to fit.
@@ -374,6 +400,7 @@ void multiply(const KernelCall& call, MatrixProduct p) {
     flatten(p);
     make_row(p);
     if (is_vector_product(p)) return multiply_vector(call, p);
+    if (suits_row_products(p)) return multiply_rows(call, p);
     if (suits_onednn(p) && OneDnnProduct::is_fast(p.dtype) && make_dense(p.a) && make_dense(p.b)) return multiply_onednn(call, p);
     multiply_blocked(call, p);
 }

@@ -1,4 +1,4 @@
-// The inner kernel keeps the sums of kLeft x kRowsAbreast pairs of rows in registers, each a vector along the sum.
+// The inner kernel keeps the sums of kLeft x kRight pairs of rows in registers, each a vector along the sum.
 #include "backends/cpu/simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -16,14 +16,15 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// As many as the registers hold beside their vectors and one of the right side.
+/// As many pairs as the registers hold beside the vectors of the left rows and one of the right ones, which stay in the first-level
+/// cache while all left rows come by.
 constexpr int kLeft = HWY_TARGET == HWY_AVX3 ? 6 : 3;
+constexpr int kRight = 4;
+static_assert(kRowsAbreast % kRight == 0);
 
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
-constexpr int kAbreast = static_cast<int>(kRowsAbreast);
-static_assert(kAbreast == 4);
 
 #if HWY_TARGET != HWY_SCALAR
 /// The sum of a vector's blocks of four.
@@ -49,6 +50,15 @@ HWY_INLINE hn::Vec<hn::FixedTag<float, 4>> sums_of_lanes(V a, V b, V c, V e) {
 }
 #endif
 
+/// Else the compiler loads what is used several times once for each use: more loads than the processor has room for beside its sums.
+HWY_INLINE void keep_in_register([[maybe_unused]] V& v) {
+#if HWY_TARGET == HWY_AVX3
+    asm("" : "+v"(v.raw));
+#elif HWY_TARGET == HWY_AVX2
+    asm("" : "+x"(v.raw));
+#endif
+}
+
 /// R left rows and C right rows over one stretch.  `ahead` is a row that will be read next, asked for meanwhile.
 template <int R, int C>
 void multiply_rows(const float* const* left, int64_t left_at, const float* HWY_RESTRICT right, int64_t right_row, int64_t length, float* HWY_RESTRICT out,
@@ -59,16 +69,17 @@ void multiply_rows(const float* const* left, int64_t left_at, const float* HWY_R
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
         rows[r] = left[r] + left_at;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int c = 0; c < C; ++c) sums[r][c] = hn::Zero(d);
     }
     const auto step = [&](auto&& load) HWY_ATTR {
         V factors[R];
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) factors[r] = load(rows[r]);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int c = 0; c < C; ++c) {
-            const V by = load(right + c * right_row);
+            V by = load(right + c * right_row);
+            keep_in_register(by);
 #pragma GCC unroll 8
             for (int r = 0; r < R; ++r) sums[r][c] = hn::MulAdd(factors[r], by, sums[r][c]);
         }
@@ -86,10 +97,13 @@ void multiply_rows(const float* const* left, int64_t left_at, const float* HWY_R
     for (int r = 0; r < R; ++r) {
         float* const to = out + r * out_row;
 #if HWY_TARGET != HWY_SCALAR
-        if constexpr (C == kAbreast) {
+        if constexpr (C % 4 == 0) {
             const hn::FixedTag<float, 4> four;
-            const auto sum = sums_of_lanes(sums[r][0], sums[r][1], sums[r][2], sums[r][3]);
-            hn::StoreU(set ? sum : hn::Add(hn::LoadU(four, to), sum), four, to);
+#pragma GCC unroll 2
+            for (int c = 0; c < C; c += 4) {
+                const auto sum = sums_of_lanes(sums[r][c], sums[r][c + 1], sums[r][c + 2], sums[r][c + 3]);
+                hn::StoreU(set ? sum : hn::Add(hn::LoadU(four, to + c), sum), four, to + c);
+            }
             continue;
         }
 #endif
@@ -128,7 +142,7 @@ void multiply_columns(const RowProducts& p, int64_t column) {
 
 void multiply_rows(const RowProducts& p) {
     int64_t j = 0;
-    for (; j + kAbreast <= p.n; j += kAbreast) multiply_columns<kAbreast>(p, j);
+    for (; j + kRight <= p.n; j += kRight) multiply_columns<kRight>(p, j);
     for (; j < p.n; ++j) multiply_columns<1>(p, j);
 }
 
