@@ -62,7 +62,7 @@ std::string audit(const ModelGraph& graph, std::span<Tensor* const> inputs) {
     // Once more with all values kept, to see where that begins.
     std::vector<int32_t> steps, as_recorded;
     for (size_t i = 0; i < program.steps.size(); ++i) {
-        if (!program.steps[i].is_call()) continue;
+        if (!program.steps[i].is_call() || program.steps[i].recorded < 0) continue;
         steps.push_back(static_cast<int32_t>(i));
         as_recorded.push_back(program.steps[i].recorded);
     }

@@ -11,6 +11,8 @@
 #include "graph/passes/epilogues.h"
 #include "graph/passes/folding.h"
 #include "graph/passes/fusion.h"
+#include "graph/passes/identities.h"
+#include "graph/passes/layout.h"
 #include "graph/replay.h"
 #include "ops/call.h"
 #include "ops/recorder.h"
@@ -99,10 +101,12 @@ ModelGraph::ModelGraph(Recording recording, std::span<Tensor* const> outputs, st
 
     const bool writes = std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.in_place; });
     for (size_t i = 0; i < steps.size(); ++i) steps[i].recorded = static_cast<int32_t>(i);
+    program_.any_sizes = any_sizes_;
     recorded_ = program_;
     recorded_.find_ends();
     if (options.optimize > 0) {
-        for (const auto pass : {&passes::fold_constants, &passes::merge_common, &passes::remove_dead, &passes::fold_epilogues, &passes::fuse_operators}) {
+        for (const auto pass : {&passes::fold_constants, &passes::remove_identities, &passes::sink_permutations, &passes::merge_common, &passes::remove_dead,
+                                &passes::fold_epilogues, &passes::fuse_operators}) {
             pass(program_);
             program_.verify();
         }

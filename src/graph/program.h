@@ -33,7 +33,7 @@ struct Step {
     Ref<Generator> generator;         // of a random operator that was given one
     std::vector<Epilogue> epilogues;  // the last one's result is the step's
     std::vector<int32_t> ends;        // values nobody needs after this step; see find_ends()
-    int32_t recorded = -1;            // the step of the program as it was recorded that makes the same value
+    int32_t recorded = -1;            // the step of the program as it was recorded that makes the same value; -1: none does
     size_t extra = 0;                 // inputs behind the operator's own, which only epilogues read
     Ref<Origin> place = nullptr;      // where the call was recorded; null where nobody told
     bool in_place = false;            // it writes over its first input, and nobody reads what it makes itself
@@ -54,6 +54,7 @@ struct Program {
     std::vector<Step> steps;
     std::vector<int32_t> inputs;   // values
     std::vector<int32_t> outputs;  // values
+    bool any_sizes = false;        // shapes are those of an example
 
     /// How often each value is read; going out counts.
     std::vector<int32_t> count_uses() const;

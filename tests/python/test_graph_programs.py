@@ -13,11 +13,31 @@ from hypothesis import strategies as st
 
 import clika_runtime as crt
 
-N = 4  # all matrices are N x N or a row of N, so that any two fit
+N = 36  # all matrices are N x N or a row of N, so that any two fit; long enough for rows to be worked on whole
 
 UNARY = ("relu", "exp", "neg", "tanh", "gelu", "sigmoid", "abs", "square", "floor")
 BINARY = ("add", "sub", "mul", "maximum", "div", "lt", "atan2")
-OTHERS = ("matmul", "softmax", "sum", "transpose", "row", "where", "topk", "dropout", "copy", "cast", "scale", "linear")
+OTHERS = (
+    "matmul",
+    "softmax",
+    "sum",
+    "transpose",
+    "row",
+    "where",
+    "topk",
+    "dropout",
+    "copy",
+    "cast",
+    "scale",
+    "linear",
+    "mean",
+    "amax",
+    "rowsum",
+    "norm",
+    "rms",
+    "logsoftmax",
+    "both",
+)
 
 
 @dataclass
@@ -38,7 +58,7 @@ def programs(draw: st.DrawFn) -> Program:
     for made in range(draw(st.integers(1, 12))):
         name = draw(st.sampled_from(UNARY + BINARY + OTHERS))
         value = st.integers(max(0, made + INPUTS + ENCLOSED - 6), made + INPUTS + ENCLOSED - 1) | st.integers(0, made + INPUTS + ENCLOSED - 1)
-        number = draw(st.sampled_from([-1.5, 0.0, 2.0]))
+        number = draw(st.sampled_from([-1.5, 0.0, 1.0, 2.0]))
         program.steps.append((name, [draw(value) for _ in range(3)], number))
     program.outputs = draw(st.lists(st.integers(0, INPUTS + ENCLOSED + len(program.steps) - 1), min_size=1, max_size=4))
     return program
@@ -55,6 +75,20 @@ def step(name: str, a: crt.Tensor, b: crt.Tensor, c: crt.Tensor, number: float) 
             return crt.softmax(a, dim=-1)
         case "sum":
             return crt.add(crt.sum(a, dims=[0], keepdim=True), b)
+        case "mean":
+            return crt.sub(b, crt.mean(a, dims=[-1], keepdim=True))
+        case "amax":
+            return crt.exp(crt.sub(a, crt.amax(a, dims=[1], keepdim=True)))
+        case "rowsum":
+            return crt.mul(b, crt.sqrt(crt.abs(crt.sum(crt.mul(a, a), dims=[-1], keepdim=True) + number)))
+        case "norm":
+            return crt.layer_norm(a, [N], crt.select(b, 0, 1), crt.select(c, 0, 0))
+        case "rms":
+            return crt.rms_norm(a, [N])
+        case "logsoftmax":
+            return crt.log_softmax(a, dim=1)
+        case "both":
+            return crt.add(crt.sum(a), crt.mean(b, dims=[0], keepdim=True)) * c
         case "transpose":
             return crt.permute(a, (1, 0))
         case "row":
@@ -62,7 +96,7 @@ def step(name: str, a: crt.Tensor, b: crt.Tensor, c: crt.Tensor, number: float) 
         case "where":
             return crt.where(crt.gt(a, 0), b, c)
         case "topk":
-            values, places = crt.topk(a, 2)
+            values, places = crt.topk(a, N // 2)
             return crt.concat([values, crt.cast(places, crt.float32)], 1)
         case "dropout":
             return crt.dropout(a, 0.5)

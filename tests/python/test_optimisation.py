@@ -252,3 +252,156 @@ def test_single_elements_in_wide_lanes(dtype):
     ):
         for _ in range(20):
             fused_and_plain(fn, [one, other])
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def weights(*shape, seed=0):
+    return crt.tensor(array(*shape, seed=seed))
+
+
+def same_at_all_levels(fn, inputs):
+    """The steps of the optimised graph, after all graphs made the same bits as `fn`."""
+    want = fn(inputs)
+    graphs = [crt.trace(fn, inputs, optimize=level) for level in (0, 1, 2)]
+    for graph in graphs:
+        for got, right in zip(graph.run(inputs), want, strict=True):
+            assert got.bytes() == right.bytes() and got.shape == right.shape and got.is_contiguous() == right.is_contiguous()
+    return steps(graphs[2])
+
+
+ROWS = {
+    "softmax": lambda x, w, b: (lambda e: e / crt.sum(e, dims=[-1], keepdim=True))(crt.exp(x - crt.amax(x, dims=[-1], keepdim=True))),
+    "rms": lambda x, w, b: x * crt.rsqrt(crt.mean(crt.square(x), dims=[-1], keepdim=True) + 1e-6) * w,
+    "moments": lambda x, w, b: (lambda c: c * crt.rsqrt(crt.mean(c * c, dims=[-1], keepdim=True) + 1e-5) * w + b)(x - crt.mean(x, dims=[-1], keepdim=True)),
+    "norm": lambda x, w, b: crt.layer_norm(crt.relu(x + b), [x.shape[-1]], w, b) * 2,
+    "loss": lambda x, w, b: crt.mean(crt.square(x - b), dims=[-1]),
+    "distance": lambda x, w, b: crt.sqrt(crt.sum(crt.square(x - b), dims=[-1], keepdim=True)),
+    "last of all": lambda x, w, b: crt.softmax(x * 0.25 + b, dim=-1),
+    "smallest": lambda x, w, b: crt.amin(crt.abs(x), dims=[-1], keepdim=True) * x,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("n", [32, 77, 1024, 2500])
+@pytest.mark.parametrize("name", ROWS)
+def test_what_looks_at_rows_becomes_one_step(name, n, dtype):
+    kind = getattr(crt, dtype)
+    values = array(2, 5, n)
+    values[0, 1, 3], values[1, 2, 5], values[0, 4, :] = np.nan, -np.inf, 0
+    x, w, b = crt.cast(crt.tensor(values), kind), crt.cast(weights(n, seed=1), kind), crt.cast(weights(n, seed=2), kind)
+    made = same_at_all_levels(lambda inputs: [ROWS[name](inputs[0], w, b)], [x])
+    assert len(made) == 1
+
+
+def test_rows_that_are_not_worth_it_stay_apart():
+    for n in (8, 20_000):
+        assert len(same_at_all_levels(lambda i: [crt.softmax(i[0] * 2, dim=-1)], [weights(3, n)])) == 2
+    x = weights(4, 40, 40)
+    assert len(same_at_all_levels(lambda i: [crt.softmax(i[0] * 2, dim=1)], [x])) == 2  # columns
+    assert len(same_at_all_levels(lambda i: [i[0] - crt.mean(i[0], dims=[1], keepdim=True)], [x])) == 2
+    assert len(same_at_all_levels(lambda i: [(m := crt.mean(i[0] + 1, dims=[-1], keepdim=True)), i[0] - m], [x])) == 2  # it goes out as well
+    assert len(same_at_all_levels(lambda i: [crt.layer_norm(i[0], [40], w := crt.exp(i[1]), w)], [x, weights(40)])) == 2  # weights are not rows
+    assert len(same_at_all_levels(lambda i: [crt.sum(crt.cast(i[0], crt.int32), dims=[-1], keepdim=True)], [x])) == 2
+
+
+def test_rows_of_other_sizes():
+    step = crt.compile(lambda x: crt.softmax(crt.relu(x) * 0.5, dim=-1) - crt.mean(x, dims=[-1], keepdim=True), dynamic=True)
+    for shape in ((3, 40), (2, 9), (5, 3000), (1, 30_000), (0, 40), (7, 40)):
+        x = weights(*shape, seed=shape[0]) if shape[0] else crt.zeros(shape)
+        want = crt.softmax(crt.relu(x) * 0.5, dim=-1) - crt.mean(x, dims=[-1], keepdim=True)
+        assert step(x).bytes() == want.bytes()
+    assert step.recapture_count == 0
+
+
+# ---- what follows a convolution ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+@pytest.mark.parametrize("shape", [(1, 56, 56, 8), (9, 6, 6, 8), (2, 40, 33, 8), (1, 3, 3, 8), (40, 5, 5, 8)])
+def test_what_follows_a_convolution_is_made_with_it(shape, dtype):
+    kind = getattr(crt, dtype)
+    k = crt.cast(weights(8, 3, 3, 8), kind)
+    mean, shift, scale = (crt.cast(weights(8, seed=i), kind) for i in (1, 2, 3))
+    variance = crt.abs(crt.cast(weights(8, seed=4), kind))
+
+    def fn(inputs):
+        (x,) = inputs
+        y = crt.relu(crt.batch_norm(crt.conv2d(x, k, None, [1, 1], [1, 1]), mean, variance, scale, shift))
+        z = crt.batch_norm(crt.conv2d(y, k, shift, [1, 1], [1, 1]), mean, variance)
+        return [crt.relu(z + x), crt.relu(crt.conv2d(y + x, k, None, [1, 1], [1, 1]))]
+
+    x = crt.cast(weights(*shape, seed=5), kind)
+    made = same_at_all_levels(fn, [x])
+    assert sorted((op, len(epilogues)) for op, epilogues in made) == [("Add", 0), ("Conv2d", 1), ("Conv2d", 2), ("Conv2d", 3)]
+    graph = crt.trace(fn, [x])
+    threads = crt.num_threads()
+    want = [t.bytes() for t in fn([x])]
+    try:
+        for n in (1, 3):
+            crt.set_num_threads(n)
+            assert [t.bytes() for t in graph.run([x])] == want
+    finally:
+        crt.set_num_threads(threads)
+
+
+def test_a_residual_that_is_the_convolutions_input_is_not_written_over():
+    k = weights(8, 3, 3, 8)
+
+    def fn(inputs):
+        x = inputs[0] * 2
+        return [crt.conv2d(x, k, None, [1, 1], [1, 1]) + x]
+
+    same_at_all_levels(fn, [weights(1, 64, 64, 8)])
+
+
+# ---- identities and layout -----------------------------------------------------------------------------------------------
+
+
+def test_what_changes_nothing_is_taken_out():
+    x = weights(3, 4)
+    for fn, left in (
+        (lambda x: crt.exp(crt.relu(crt.relu(crt.neg(crt.neg(crt.exp(x)))))), [("Exp", ["Relu", "Exp"])]),
+        (lambda x: crt.exp((x + 1) * 1 / 1.0 - 0.0), [("Add", ["Exp"])]),
+        (lambda x: crt.exp(crt.cast(crt.cast(x + 1, crt.float64), crt.float32)), [("Add", ["Exp"])]),
+        (lambda x: crt.exp(crt.copy(x + 1)), [("Add", ["Exp"])]),
+        (lambda x: crt.exp(crt.cast(crt.reshape(x, (3, 4)), crt.float32)), [("Exp", [])]),
+        (lambda x: crt.exp(crt.reshape(crt.reshape(x, (2, 6)), (4, 3))), [("Reshape", []), ("Exp", [])]),
+        (lambda x: crt.exp(x * 1), [("Mul", ["Exp"])]),  # x may hold signalling NaN
+        (lambda x: crt.exp((x + 1) + 0.0), [("Add", ["Add", "Exp"])]),  # of -0
+        (lambda x: crt.exp(crt.cast(crt.cast(x + 1, crt.float16), crt.float32)), [("Add", ["Cast", "Cast", "Exp"])]),
+        (lambda x: crt.exp((x + 1) * crt.ones(2, 1, 1)), [("Full", []), ("Add", []), ("Mul", ["Exp"])]),
+    ):
+        assert [s for s in same_at_all_levels(lambda i, fn=fn: [fn(i[0])], [x]) if s[0] != "Full"] == [s for s in left if s[0] != "Full"]
+    x = crt.tensor(np.array([0x7F800001, 0xFF800001, 0x80000000], np.uint32).view(np.float32))  # signalling NaN, -0
+    same_at_all_levels(lambda i: [crt.copy(i[0] * 1), crt.copy(crt.neg(crt.neg(i[0]))), crt.copy(crt.cast(crt.cast(i[0], crt.float64), crt.float32))], [x])
+
+
+def test_what_goes_out_has_memory_of_its_own():
+    x = weights(3, 4)
+    graph = crt.trace(lambda i: [crt.copy(y := i[0] + 1), y, crt.cast(crt.reshape(i[0], (3, 4)), crt.float32)], [x])
+    copy, y, z = graph.run([x])
+    crt.neg_(y)
+    assert copy.bytes() == (x + 1).bytes() and z.bytes() == x.bytes()
+
+
+def test_permutations_meet_behind_elementwise_steps():
+    first, second, scale = weights(8, 3, 3, 3), weights(8, 3, 3, 8), weights(1, 8, 1, 1, seed=1)
+
+    def conv(x, k):
+        return crt.permute(crt.conv2d(crt.permute(x, (0, 2, 3, 1)), k, None, [1, 1], [1, 1]), (0, 3, 1, 2))
+
+    x = weights(2, 3, 9, 7)
+    made = same_at_all_levels(lambda i: [conv(crt.relu(conv(i[0], first) * scale), second)], [x])
+    assert [s for s in made if s[0] != "Permute"] == [("Conv2d", ["Mul", "Relu"]), ("Conv2d", [])]
+    assert len([s for s in made if s[0] == "Permute"]) == 3  # before all, of the scale, behind all
+    assert same_at_all_levels(lambda i: [crt.exp(crt.transpose(crt.transpose(i[0], 1, 2), 2, 1))], [x]) == [("Exp", [])]
+    for fn in (
+        lambda x: crt.transpose(crt.exp(crt.transpose(x, 1, 2)), 1, 2),  # goes out, as it was
+        lambda x: crt.exp(crt.transpose(crt.exp(crt.transpose(x, 1, 2)) + crt.ones(7), 1, 2)),  # another rank
+        lambda x: crt.sum(crt.exp(crt.permute(x, (3, 0, 1, 2))) + crt.permute(x, (3, 0, 1, 2))),
+        lambda x: crt.permute(crt.exp(crt.permute(x, (1, 2, 3, 0))) - crt.permute(x, (1, 2, 3, 0)), (2, 0, 1, 3)) * 2,
+        lambda x: crt.permute(crt.where(crt.permute(x, (1, 0, 2, 3)) > 0, crt.ones(1, 1, 1, 1), 2.0), (1, 0, 2, 3)) * x,
+    ):
+        same_at_all_levels(lambda i, fn=fn: [fn(i[0])], [x])

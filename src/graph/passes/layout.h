@@ -1,0 +1,13 @@
+// Where elements lie: a program whose operators want channels last, written with channels first, permutes before and behind each of
+// them.  Elementwise operators in between work on elements as they lie, and permutations meet and cancel.
+#pragma once
+
+#include "graph/program.h"
+
+namespace clikart::passes {
+
+/// Moves permutations behind the elementwise steps that read them, where others follow there, and makes one of those that meet, or none.
+/// What goes out stays as it is, and so do programs that write over memory.
+void sink_permutations(Program& program);
+
+}  // namespace clikart::passes
