@@ -254,6 +254,43 @@ std::string Run::told(const std::string& failure) const {
 
 }  // namespace
 
+namespace {
+
+bool is_same_place(const Tensor& a, const Tensor& b) {
+    return &a.storage() == &b.storage() && a.dtype() == b.dtype() && a.offset() == b.offset() && a.shape() == b.shape() && a.strides() == b.strides();
+}
+
+/// Whether the output can be written where the input lies, which has the same dtype, shape and strides: nobody reads the input once that
+/// begins, but for an operator that looks at the same element alone.
+bool takes_over(const Plan& plan, int32_t input, int32_t output) {
+    if (std::find(plan.written.begin(), plan.written.end(), input) != plan.written.end()) return false;
+    const auto operands_of = [&](const Plan::Call& call) { return std::span(&plan.operands[call.first], call.n_inputs + call.n_outputs); };
+    size_t first = 0;  // call that writes the output
+    const auto writes = [&](const Plan::Call& call) {
+        const auto results = operands_of(call).subspan(call.n_inputs);
+        return std::any_of(results.begin(), results.end(), [&](const Plan::Operand& result) { return result.slot == output; });
+    };
+    while (first < plan.calls.size() && !writes(plan.calls[first])) ++first;
+    if (first == plan.calls.size()) return false;
+    for (size_t c = first > 0 && plan.calls[first - 1].leads ? first - 1 : first; c < plan.calls.size(); ++c) {
+        const Plan::Call& call = plan.calls[c];
+        const auto operands = operands_of(call);
+        for (const Plan::Operand& operand : operands.first(call.n_inputs)) {
+            if (operand.slot != input) continue;
+            const Plan::Operand& result = operands[call.n_inputs];
+            const auto same = [&](const int64_t* x, const int64_t* y) { return std::equal(x, x + operand.view.rank, y); };
+            const bool element_by_element = call.kernel.info->kind == NodeKind::Elementwise || call.fused.prepared;
+            const bool lies_so = operand.offset == 0 && result.offset == 0 && operand.view.dtype == result.view.dtype &&
+                                 operand.view.rank == result.view.rank && same(operand.view.shape, result.view.shape) &&
+                                 same(operand.view.strides, result.view.strides);
+            if (c != first || !element_by_element || !lies_so || is_packed(static_cast<DType>(result.view.dtype))) return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace
+
 bool can_run_into(const Plan& plan, std::span<Tensor* const> inputs, std::span<Tensor* const> outputs) {
     if (plan.calls.empty()) return false;
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -263,8 +300,8 @@ bool can_run_into(const Plan& plan, std::span<Tensor* const> inputs, std::span<T
                            std::count_if(plan.outputs.begin(), plan.outputs.end(), [&](const Plan::Output& other) { return other.slot == planned.slot; }) == 1;
         if (!alone || to.node || !to.size_known() || to.storage().is_meta() || !to.storage().writable() || to.number) return false;
         if (to.dtype() != planned.dtype || !(to.shape() == planned.layout.shape) || !to.is_contiguous()) return false;
-        for (const Tensor* input : inputs) {
-            if (overlaps(*input, to)) return false;
+        for (size_t k = 0; k < inputs.size(); ++k) {  // the slots of inputs come first
+            if (overlaps(*inputs[k], to) && !(is_same_place(*inputs[k], to) && takes_over(plan, static_cast<int32_t>(k), planned.slot))) return false;
         }
         for (const Ref<Tensor>& held : plan.held) {
             if (overlaps(*held, to)) return false;

@@ -11,7 +11,7 @@ namespace clikart {
 std::vector<Ref<Tensor>> submit_run(const std::shared_ptr<const Plan>& plan, std::span<Tensor* const> inputs, std::span<Tensor* const> into = {});
 
 /// Whether the outputs can be computed in memory of the caller's: each has one of its own, that is dense, may be written and is no other
-/// operand's.
+/// operand's, but for an input that is not read any more when its place is written.
 bool can_run_into(const Plan& plan, std::span<Tensor* const> inputs, std::span<Tensor* const> outputs);
 
 }  // namespace clikart

@@ -139,6 +139,9 @@ def test_random_programs_of_many_values(program: Program, seed: int) -> None:
     for level in (0, 1, 2):
         graph = crt.trace(run, first, optimize=level)
         assert [bits(graph.run, first), bits(graph.run, second)] == want
+        given = [crt.copy(x) for x in first]  # whose places the results take
+        if len(program.outputs) <= INPUTS:
+            assert bits(lambda inputs, graph=graph: graph.run(inputs, out=inputs[: len(program.outputs)]), given) == want[0]
         graph.save(FILE)
         assert bits(crt.graph.load(FILE, optimize=level).run, first) == want[0]
         step_ = crt.compile(run, optimize=level)

@@ -223,6 +223,50 @@ def test_a_result_s_place_may_be_used_over_and_over():
         same(kept, fn([x])[0])
 
 
+def test_results_take_the_places_of_inputs():
+    w = crt.tensor(array(64, 64))
+    n = 2000
+    for fn, kept in (
+        (lambda i: [crt.tanh(i[0]) * 2 + i[1]], True),  # element by element
+        (lambda i: [crt.softmax(i[0] + i[1], dim=-1)], True),  # row by row
+        (lambda i: [crt.relu(i[0]), crt.tanh(i[1]) * 2], True),
+        (lambda i: [crt.relu(i[1] @ w), i[0] * 2], False),  # the first is read after that
+        (lambda i: [i[1] @ w + i[0]], False),  # the product is written there before the sum
+        (lambda i: [i[0] @ w], False),  # a product reads what would be written over
+        (lambda i: [crt.relu(i[0] @ w + i[0])], False),
+        (lambda i: [i[1] * 2, i[0] * 2], False),
+        (lambda i: [crt.cumsum(i[0], 0)], False),
+        (lambda i: [i[0] * 2 + crt.sum(i[0])], True),  # the sum is there before
+    ):
+        inputs = [crt.tensor(array(n, 64, seed=seed)) for seed in (1, 2)]
+        want = [t.bytes() for t in fn(inputs)]
+        graph = crt.trace(fn, inputs)
+        states = [crt.copy(t) for t in inputs]
+        out = states[: len(want)]
+        graph.run(states, out=out)
+        assert [t.bytes() for t in out] == want and all(a is b for a, b in zip(out, states, strict=False))
+        for x in (*inputs, *states):
+            x.wait()
+        gc.collect()
+        crt.memory.reset_peak()
+        before = crt.memory.current()
+        graph.run(states, out=out)
+        for t in out:
+            t.wait()
+        needed = crt.memory.peak() - before
+        assert (needed < n * 64 * 4) == kept, needed
+    x = crt.tensor(array(64, 64))
+    graph = crt.trace(lambda i: [i[0] - i[1]], [x, x])
+    want = (x - x).bytes()
+    graph.run([x, x], out=[x])  # given twice
+    assert x.bytes() == want
+    view = (whole := crt.tensor(array(8, 64)))[:4]
+    graph = crt.trace(lambda i: [i[0] * 2 + i[1]], [view, view])
+    want = (view * 2 + whole[2:6]).bytes()
+    graph.run([view, whole[2:6]], out=[view])  # the second overlaps
+    assert view.bytes() == want
+
+
 # ---- profile ---------------------------------------------------------------------------------------------------------
 
 

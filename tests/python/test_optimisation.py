@@ -272,9 +272,9 @@ def same_at_all_levels(fn, inputs):
 
 
 ROWS = {
-    "softmax": lambda x, w, b: (lambda e: e / crt.sum(e, dims=[-1], keepdim=True))(crt.exp(x - crt.amax(x, dims=[-1], keepdim=True))),
+    "softmax": lambda x, w, b: (e := crt.exp(x - crt.amax(x, dims=[-1], keepdim=True))) / crt.sum(e, dims=[-1], keepdim=True),
     "rms": lambda x, w, b: x * crt.rsqrt(crt.mean(crt.square(x), dims=[-1], keepdim=True) + 1e-6) * w,
-    "moments": lambda x, w, b: (lambda c: c * crt.rsqrt(crt.mean(c * c, dims=[-1], keepdim=True) + 1e-5) * w + b)(x - crt.mean(x, dims=[-1], keepdim=True)),
+    "moments": lambda x, w, b: (c := x - crt.mean(x, dims=[-1], keepdim=True)) * crt.rsqrt(crt.mean(c * c, dims=[-1], keepdim=True) + 1e-5) * w + b,
     "norm": lambda x, w, b: crt.layer_norm(crt.relu(x + b), [x.shape[-1]], w, b) * 2,
     "loss": lambda x, w, b: crt.mean(crt.square(x - b), dims=[-1]),
     "distance": lambda x, w, b: crt.sqrt(crt.sum(crt.square(x - b), dims=[-1], keepdim=True)),
