@@ -8,6 +8,8 @@
 #include "graph/passes/epilogues.h"
 #include "graph/passes/folding.h"
 #include "graph/passes/fusion.h"
+#include "graph/passes/identities.h"
+#include "graph/passes/layout.h"
 #include "ops/settle.h"
 
 using namespace clikart;
@@ -270,4 +272,117 @@ TEST(Program, VerifyFindsWhatIsWrong) {
         p.steps[1].kind = NodeKind::Product;
         p.steps[1].epilogues.push_back({OpCode::Add, nullptr, {~0, ~0}, DType::Float32});
     });
+}
+
+namespace {
+
+const Dims kRows{4, 64}, kEach{4, 1};
+
+std::shared_ptr<const Attributes> folding_last(bool keepdim = true) {
+    Attributes attributes;
+    const int64_t last = -1;
+    attributes.add_list("sum", "dims", &last, 1);
+    attributes.add(int64_t{keepdim});
+    return std::make_shared<const Attributes>(attributes);
+}
+
+int32_t sum_of(Writer& w, int32_t x, const Dims& shape = kEach) {
+    const int32_t sum = w.elementwise(OpCode::Sum, {x}, shape);
+    w.program.steps[static_cast<size_t>(sum)].kind = NodeKind::Reduce;
+    w.program.steps[static_cast<size_t>(sum)].attributes = folding_last();
+    return sum;
+}
+
+int32_t permuted(Writer& w, int32_t x, std::vector<int64_t> dims, const Dims& shape) {
+    const int32_t view = w.elementwise(OpCode::Permute, {x}, shape);
+    Attributes attributes;
+    attributes.add_list("permute", "dims", dims.data(), dims.size());
+    w.program.steps[static_cast<size_t>(view)].kind = NodeKind::View;
+    w.program.steps[static_cast<size_t>(view)].attributes = std::make_shared<const Attributes>(attributes);
+    return view;
+}
+
+}  // namespace
+
+TEST(Rows, SumsAreFusedWithWhatIsMadeOfThem) {
+    Writer w;
+    const int32_t e = w.elementwise(OpCode::Exp, {w.input(kRows)}, kRows);
+    const int32_t root = w.elementwise(OpCode::Sqrt, {sum_of(w, e)}, kEach);
+    w.program.outputs = {w.elementwise(OpCode::Div, {e, root}, kRows)};
+    passes::fuse_operators(w.program);
+    w.program.verify();
+    ASSERT_EQ(codes(w.program), (std::vector<OpCode>{OpCode::Input, OpCode::Exp}));
+    const Step& step = w.program.steps[1];
+    ASSERT_EQ(step.epilogues.size(), 3u);
+    EXPECT_EQ(step.epilogues[0].op, OpCode::Sum);
+    EXPECT_EQ(step.epilogues[2].operands, (std::vector<int32_t>{~0, ~2}));
+    EXPECT_TRUE(step.shape == kRows);
+}
+
+TEST(Rows, AStepOfOneElementEachEndsAGroup) {
+    Writer w;
+    w.program.outputs = {w.elementwise(OpCode::Sqrt, {sum_of(w, w.elementwise(OpCode::Exp, {w.input(kRows)}, kRows))}, kEach)};
+    passes::fuse_operators(w.program);
+    ASSERT_EQ(codes(w.program), (std::vector<OpCode>{OpCode::Input, OpCode::Exp}));
+    EXPECT_TRUE(w.program.steps[1].shape == kEach);
+}
+
+TEST(Rows, WhatStaysApart) {
+    const auto steps_left = [](auto&& build) {
+        Writer w;
+        w.program.outputs = {build(w)};
+        passes::fuse_operators(w.program);
+        w.program.verify();
+        return codes(w.program).size();
+    };
+    EXPECT_EQ(steps_left([](Writer& w) { return sum_of(w, w.elementwise(OpCode::Exp, {w.input({4, 8})}, {4, 8})); }), 3u);        // short rows
+    EXPECT_EQ(steps_left([](Writer& w) { return sum_of(w, w.elementwise(OpCode::Exp, {w.input({4, 9000})}, {4, 9000})); }), 3u);  // long ones
+    EXPECT_EQ(steps_left([](Writer& w) { return sum_of(w, w.elementwise(OpCode::Exp, {w.input(kRows, DType::Int64)}, kRows, DType::Int64)); }), 3u);
+    EXPECT_EQ(steps_left([](Writer& w) {  // columns are no rows
+                  const int32_t sum = sum_of(w, w.elementwise(OpCode::Exp, {w.input(kRows)}, kRows), {1, 64});
+                  Attributes attributes;
+                  const int64_t first = 0;
+                  attributes.add_list("sum", "dims", &first, 1);
+                  attributes.add(int64_t{1});
+                  w.program.steps[static_cast<size_t>(sum)].attributes = std::make_shared<const Attributes>(attributes);
+                  return sum;
+              }),
+              3u);
+}
+
+TEST(Identities, WhatChangesNothingIsTakenOutButNotWhatGoesOut) {
+    Writer w;
+    const int32_t x = w.input(kMatrix);
+    const int32_t cast = w.elementwise(OpCode::Cast, {x}, kMatrix);
+    const int32_t twice = w.elementwise(OpCode::Neg, {w.elementwise(OpCode::Neg, {cast}, kMatrix)}, kMatrix);
+    w.program.outputs = {w.elementwise(OpCode::Exp, {twice}, kMatrix), w.elementwise(OpCode::Cast, {x}, kMatrix)};
+    passes::remove_identities(w.program);
+    passes::remove_dead(w.program);
+    w.program.verify();
+    EXPECT_EQ(codes(w.program), (std::vector<OpCode>{OpCode::Input, OpCode::Exp, OpCode::Cast}));
+    EXPECT_EQ(w.program.steps[1].inputs, (std::vector<int32_t>{0}));
+}
+
+TEST(Layout, PermutationsMeetBehindElementwiseSteps) {
+    Writer w;
+    const Dims there{2, 3, 5}, back{3, 5, 2};
+    const int32_t x = w.input(there), scale = w.input({3, 1, 1});
+    const int32_t y = w.elementwise(OpCode::Mul, {permuted(w, x, {1, 2, 0}, back), scale}, back);
+    w.program.outputs = {w.elementwise(OpCode::Exp, {permuted(w, w.elementwise(OpCode::Relu, {y}, back), {2, 0, 1}, there)}, there)};
+    passes::sink_permutations(w.program);
+    w.program.verify();
+    EXPECT_EQ(codes(w.program), (std::vector<OpCode>{OpCode::Input, OpCode::Input, OpCode::Permute, OpCode::Mul, OpCode::Relu, OpCode::Exp}));
+    EXPECT_TRUE(w.program.steps[2].shape == (Dims{1, 3, 1}));  // of the scale
+    EXPECT_TRUE(w.program.steps[3].shape == there);
+}
+
+TEST(Layout, WhatGoesOutKeepsItsOrder) {
+    Writer w;
+    const Dims there{2, 3}, back{3, 2};
+    w.program.outputs = {permuted(w, w.elementwise(OpCode::Exp, {permuted(w, w.input(there), {1, 0}, back)}, back), {1, 0}, there)};
+    const auto before = codes(w.program);
+    passes::sink_permutations(w.program);
+    w.program.verify();
+    EXPECT_EQ(codes(w.program), before);
+    EXPECT_TRUE(w.program.steps[2].shape == back);
 }
