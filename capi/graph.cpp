@@ -6,6 +6,7 @@
 #include "graph/audit.h"
 #include "graph/capture.h"
 #include "graph/graph_file.h"
+#include "layouts.h"
 #include "ops/kernel.h"
 
 using namespace clikart;
@@ -199,6 +200,27 @@ int clikart_graph_run(const clikart_graph* graph, const clikart_tensor* const* i
         OperandList list;
         list.add_list("graph_run", inputs, n_inputs);
         return hand_out(g.run(list.span()), outputs);
+    });
+}
+
+int clikart_graph_run_like(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs, const int64_t* layouts, size_t n_layouts,
+                           clikart_tensor** outputs, size_t n_outputs) {
+    return guarded([&] {
+        const ModelGraph& g = checked_graph(graph, "graph_run_like");
+        if (capture::active()) return 0;
+        check_room(g, outputs, n_outputs);
+        OperandList list;
+        list.add_list("graph_run_like", inputs, n_inputs);
+        if (n_layouts > 0 && !layouts) fail(ErrorKind::Type, "graph_run_like: the layouts are NULL");
+        size_t at = 0;
+        bool same = true;
+        visit_layouts(list.span(), "graph_run_like", [&](int64_t number) {
+            same = same && at < n_layouts && layouts[at] == number;
+            ++at;
+        });
+        if (!same || at != n_layouts) return 0;
+        hand_out(g.run(list.span()), outputs);
+        return 1;
     });
 }
 

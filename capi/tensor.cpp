@@ -1,6 +1,7 @@
 #include <clikart/ops.h>
 
 #include "boundary.h"
+#include "layouts.h"
 #include "ops/recorder.h"
 
 using namespace clikart;
@@ -82,23 +83,10 @@ int64_t clikart_tensor_layouts(const clikart_tensor* const* tensors, size_t n_te
         list.add_list("tensor_layouts", tensors, n_tensors);
         if (room > 0 && !layouts) fail(ErrorKind::Type, "tensor_layouts: the layouts are NULL");
         int64_t count = 0;
-        const auto add = [&](int64_t number) {
+        visit_layouts(list.span(), "tensor_layouts", [&](int64_t number) {
             if (static_cast<size_t>(count) < room) layouts[count] = number;
             ++count;
-        };
-        for (const Tensor* t : list.span()) {
-            settle_size(*t, "tensor_layouts");
-            note_size_asked(*t);
-            const bool dense = t->is_contiguous();
-            for (const int64_t number : {static_cast<int64_t>(t->dtype()), static_cast<int64_t>(t->device().type), static_cast<int64_t>(t->device().index),
-                                         static_cast<int64_t>(t->rank()), static_cast<int64_t>(dense)}) {
-                add(number);
-            }
-            for (const int64_t size : t->shape()) add(size);
-            if (!dense) {
-                for (const int64_t stride : t->strides()) add(stride);
-            }
-        }
+        });
         return count;
     });
 }

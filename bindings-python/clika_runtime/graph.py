@@ -205,6 +205,14 @@ class ModelGraph:
         outputs = ffi.new(_HANDLES, self._n_outputs)
         return self._results(lib.clikart_graph_run(self._handle, handles, count, outputs, self._n_outputs), outputs)
 
+    def run_like(self, handles: Any, layouts: Any) -> list[Tensor] | None:
+        """The same, if the inputs lie as ``layouts`` say (an array of what ``clikart_tensor_layouts`` tells) and nothing is recorded."""
+        if scoped:
+            apply()
+        outputs = ffi.new(_HANDLES, self._n_outputs)
+        status = lib.clikart_graph_run_like(self._handle, handles, len(handles), layouts, len(layouts), outputs, self._n_outputs)
+        return None if status == 0 else self._results(status, outputs)
+
     def _results(self, status: int, outputs: Any) -> list[Tensor]:
         if origins:
             attend()

@@ -101,6 +101,7 @@ static void wrong_kinds(void) {
     REFUSED(clikart_exp((clikart_tensor*)stream), CLIKART_ERROR_TYPE, "handle of another kind");
     REFUSED_STATUS(clikart_stream_synchronize((clikart_stream*)x), CLIKART_ERROR_TYPE, "handle of another kind");
     REFUSED_STATUS(clikart_graph_run_into(NULL, NULL, 0, NULL, 0), CLIKART_ERROR_TYPE, "NULL");
+    REFUSED_STATUS(clikart_graph_run_like(NULL, NULL, 0, NULL, 0, NULL, 0), CLIKART_ERROR_TYPE, "NULL");
     REFUSED_STATUS((int)clikart_graph_peak(NULL, NULL, NULL, 0), CLIKART_ERROR_TYPE, "NULL");
     REFUSED(clikart_graph_audit(NULL, NULL, 0), CLIKART_ERROR_TYPE, "NULL");
     REFUSED_STATUS(clikart_graph_save(NULL, "x"), CLIKART_ERROR_TYPE, "NULL");
@@ -251,6 +252,16 @@ static void captures(void) {
     REFUSED_STATUS(clikart_graph_run_into(graph, two, 1, &wrong, 1), CLIKART_ERROR_VALUE, "a tensor for it was given that is float32 [3, 3]");
     REFUSED_STATUS(clikart_graph_run_into(graph, two, 1, NULL, 1), CLIKART_ERROR_TYPE, "NULL");
     CHECK(clikart_graph_run_into(graph, two, 1, out, 1) == 0);
+    int64_t layouts[8];
+    const size_t n_layouts = (size_t)clikart_tensor_layouts(two, 1, layouts, 8);
+    clikart_tensor* like = NULL;
+    CHECK(n_layouts == 7 && clikart_graph_run_like(graph, two, 1, layouts, n_layouts, &like, 1) == 1 && like);
+    clikart_tensor_release(like);
+    like = NULL;
+    CHECK(clikart_graph_run_like(graph, two, 1, layouts, n_layouts - 1, &like, 1) == 0 && !like);
+    REFUSED_STATUS(clikart_graph_run_like(graph, two, 1, NULL, n_layouts, &like, 1), CLIKART_ERROR_TYPE, "NULL");
+    layouts[5] += 1;
+    CHECK(clikart_graph_run_like(graph, two, 1, layouts, n_layouts, &like, 1) == 0 && !like);
     size_t rank = 1;
     int64_t size = 7;
     REFUSED_STATUS((int)clikart_graph_peak(graph, &size, &rank, 1), CLIKART_ERROR_VALUE, "peak: input 'x' is given the shape [7]");

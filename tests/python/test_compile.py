@@ -351,3 +351,24 @@ def test_explain():
     fallback = crt.compile(read_item)
     fallback(x)
     assert fallback.explain() == f"fallback: {fallback.fallback_reason}"
+
+
+def test_the_capture_taken_last_is_not_taken_for_others():
+    """What is called again and again is found without looking it up: never for what it was not captured for."""
+    scale = [2.0]
+    step = crt.compile(lambda x: (x[0] if isinstance(x, (list, tuple)) else x) * scale[0])
+    x, y = crt.ones(2), crt.full([2], 5.0)
+    for given, want in (([x], 2), ([x], 2), (x, 2), (x, 2), ([y], 10), ((y,), 10), (y, 10), (y, 10), (crt.ones(2, dtype=crt.float64), 2), (x, 2), (x, 2)):
+        assert step(given).tolist() == [want] * 2 and step(given).dtype is (given[0] if isinstance(given, (list, tuple)) else given).dtype
+    scale[0] = 3.0
+    assert [step(x).tolist() for _ in range(3)] == [[3.0, 3.0]] * 3
+    assert step(crt.ones(2, 2)[0]).tolist() == step(crt.ones(2, 2)[:, 0]).tolist() == step(crt.nn.Parameter(x)).tolist() == [3.0, 3.0]
+    graph = crt.trace(lambda i: [step(i[0])], [x])  # a part of another recording
+    assert graph.run([y])[0].tolist() == [15.0] * 2
+    step.reset()
+    assert step.state is crt.State.Pending and step(x).tolist() == [3.0, 3.0] and step.recapture_count == 0
+    listed = crt.compile(lambda i: [i[0] * (2 if isinstance(i, tuple) else 1)], [crt.TensorSpec("x", crt.float32, [2])])
+    for _ in range(3):
+        assert listed([x])[0].tolist() == [1.0] * 2 and listed((x,))[0].tolist() == [2.0] * 2
+    with pytest.raises(crt.ClikaRTTypeError, match="float64"):
+        listed([crt.ones(2, dtype=crt.float64)])

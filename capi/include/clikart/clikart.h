@@ -380,8 +380,11 @@ CLIKART_API clikart_graph* clikart_graph_load(const char* path, int32_t optimize
 /* Runs the graph on inputs in order; `outputs` has room for clikart_graph_output_count handles and receives new ones.
  * On failure nothing is written to it. */
 CLIKART_API int clikart_graph_run(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs, clikart_tensor** outputs, size_t n_outputs);
-/* The same with inputs by name, in any order. */
-/* The same; the results go to tensors of the caller's, which have the outputs' shapes and dtypes. */
+/* The same, if clikart_tensor_layouts of the inputs are these and the thread records nothing: 1.  Else nothing is done: 0.  For wrappers
+ * that choose among graphs, and mostly take the one they took before. */
+CLIKART_API int clikart_graph_run_like(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs, const int64_t* layouts,
+                                       size_t n_layouts, clikart_tensor** outputs, size_t n_outputs);
+/* As clikart_graph_run; the results go to tensors of the caller's, which have the outputs' shapes and dtypes, and may be inputs. */
 CLIKART_API int clikart_graph_run_into(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs, clikart_tensor* const* outputs,
                                        size_t n_outputs);
 /* How many bytes a run takes, its results included, on dense inputs of the shapes that are one behind the other in `sizes`; NULL: those
@@ -394,6 +397,7 @@ CLIKART_API const char* clikart_graph_audit(const clikart_graph* graph, const cl
 CLIKART_API bool clikart_graph_can_be_audited(const clikart_graph* graph);
 /* For testing that audits find what is wrong: fused operators compute something else from now on, or what they should again. */
 CLIKART_API void clikart_spoil_fused(bool spoil);
+/* As clikart_graph_run, with inputs by name, in any order. */
 CLIKART_API int clikart_graph_run_named(const clikart_graph* graph, const char* const* names, const clikart_tensor* const* inputs, size_t n_inputs,
                                         clikart_tensor** outputs, size_t n_outputs);
 
