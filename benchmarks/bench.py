@@ -5,7 +5,7 @@
 
 Each engine lives in a process of its own; results are compared before anything is timed; engines take turns, so that
 what else the machine does hits both.  The figure is the ratio of the minima (and of the medians): below 1 is faster
-than torch.  A call ends when its result is ready.  Needs torch beside the package; for the C case gcc and pkg-config.
+than torch.  A call ends when its result is ready.  Needs torch beside the package; for the C cases gcc and pkg-config.
 """
 
 from __future__ import annotations
@@ -81,15 +81,24 @@ def import_milliseconds() -> tuple[float, float]:
     return best("import clika_runtime"), best("pass")
 
 
-def c_nanoseconds(folder: str) -> float:
+def c_nanoseconds(folder: str, source: str, *arguments: str) -> float:
     import clika_runtime
 
     environment = os.environ | {"PKG_CONFIG_PATH": clika_runtime.pkgconfig_dir()}
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "clikart"], check=True, capture_output=True, text=True, env=environment).stdout.split()
-    program = os.path.join(folder, "dispatch")
-    subprocess.run(["gcc", "-O2", "-std=c11", HERE / "dispatch.c", "-o", program, *flags], check=True)
+    program = os.path.join(folder, "program")
+    subprocess.run(["gcc", "-O2", "-std=c11", HERE / source, "-o", program, *flags], check=True)
     # What else the machine does shows for tenths of a second, as long as one of these runs.
-    return min(float(subprocess.run([program], check=True, capture_output=True, text=True).stdout) for _ in range(8))
+    return min(float(subprocess.run([program, *arguments], check=True, capture_output=True, text=True).stdout) for _ in range(8))
+
+
+def saved_graph(case: str, name: str, file: str) -> str:
+    """The graph that a case replays, in a file."""
+    arrays, fn, _ = CASES[case]
+    o = ENGINES["clika"]()
+    fn(o, *(o.array(a) for a in arrays))
+    o.graphs[name].save(file)
+    return file
 
 
 def main() -> None:
@@ -129,7 +138,10 @@ def main() -> None:
                     medians[name].append(middle / operators)
             row(case, min(best["torch"]), min(best["clika"]), statistics.median(c / t for c, t in zip(medians["clika"], medians["torch"], strict=True)))
             if case.startswith("dispatch/add16"):
-                row("dispatch/add16_x1000 from C", min(best["torch"]), c_nanoseconds(folder) * 1e-9, None)
+                row("dispatch/add16_x1000 from C", min(best["torch"]), c_nanoseconds(folder, "dispatch.c") * 1e-9, None)
+            if case == "graph/mlp10":
+                graph = saved_graph(case, "mlp10", os.path.join(folder, "mlp10.graph"))
+                row("graph/mlp10 from C", min(best["torch"]), c_nanoseconds(folder, "replay.c", graph) * 1e-9, None)
     package, bare = import_milliseconds()
     print(f"\nimport clika_runtime: {package:.0f} ms (a bare interpreter: {bare:.0f} ms)")
 

@@ -115,14 +115,15 @@ struct Backend {
     /// The kernel for an operator computing in a dtype (OpCode, DType), or null.
     KernelFn (*find_kernel)(int32_t op, int32_t dtype);
     /// Prepares operators to be computed together, one part of their results after another; null where it cannot.  Elementwise ones,
-    /// and those that look at rows: of the last dimensions of `over`, `row` elements together, 1 where nobody does.  The views have no
-    /// data yet, what they point to outlives what is prepared; all inputs broadcast to `over`, but for weights.  The last part's result
-    /// is the output, which is contiguous.  Its bits are those that the kernels come to one by one.  `piece`: see run_fused().
+    /// and those that look at rows: of the last dimensions of `over`, `row` elements together, 1 where nobody does.  Of `over` only the
+    /// shape counts.  The views have no data yet, what they point to outlives what is prepared; all inputs broadcast to `over`, but for
+    /// weights.  The last part's result is the output, which is contiguous, and may lack the dimensions of rows where it has one element for
+    /// each.  Its bits are those that the kernels come to one by one.  `piece`: see run_fused().
     void* (*prepare_fused)(const FusedPart* parts, int32_t n_parts, const View* inputs, int32_t n_inputs, const View* over, int64_t row, int64_t* piece);
-    /// What a run needs to know of its inputs, which lie at these places, before any part of it; null where that is nothing.
+    /// What a run needs to know of its weights, which are complete and lie at these places, before any part of it; null where that is nothing.
     int32_t (*start_fused)(const void* prepared, void* const* inputs, void** state, char* message, size_t size);
     /// Elements [begin, end) of the whole shape, which are whole rows.  Any order will do, and many threads at once; a good piece of work
-    /// is `piece` elements.  The output may be the same memory as inputs that lie as it does.
+    /// is `piece` elements.  The output may be the same memory as inputs of its very shape that lie as it does, if it has all dimensions.
     int32_t (*run_fused)(const void* prepared, const void* state, void* const* inputs, void* output, int64_t begin, int64_t end, char* message, size_t size);
     void (*finish_fused)(void* state);
     void (*release_fused)(void* prepared);

@@ -7,6 +7,7 @@
 #include "graph/interpret.h"
 #include "graph/reach.h"
 #include "ops/recorder.h"
+#include "ops/rules.h"
 #include "ops/settings.h"
 
 namespace clikart {
@@ -182,10 +183,13 @@ private:
     std::vector<Ref<Tensor>> wholes_;  // by slot; keeps its storage, whose address is the key
 };
 
+bool same_layout(const View& a, const View& b) {
+    const auto same = [&](const int64_t* x, const int64_t* y) { return std::equal(x, x + a.rank, y); };
+    return a.dtype == b.dtype && a.rank == b.rank && same(a.shape, b.shape) && same(a.strides, b.strides);
+}
+
 bool lies_as(const Plan::Operand& a, const Plan::Operand& b) {
-    const auto same = [](const int64_t* x, const int64_t* y, int32_t rank) { return std::equal(x, x + rank, y); };
-    return a.slot == b.slot && a.offset == b.offset && a.view.dtype == b.view.dtype && a.view.rank == b.view.rank &&
-           same(a.view.shape, b.view.shape, a.view.rank) && same(a.view.strides, b.view.strides, a.view.rank);
+    return a.slot == b.slot && a.offset == b.offset && same_layout(a.view, b.view);
 }
 
 bool is_dense(const View& view) {
@@ -193,8 +197,11 @@ bool is_dense(const View& view) {
     return is_contiguous(Dims(std::span(view.shape, rank)), Dims(std::span(view.strides, rank)));
 }
 
+Dims shape_of(const View& view) {
+    return Dims(std::span(view.shape, static_cast<size_t>(view.rank)));
+}
 Dims shape_of(const Plan::Operand& operand) {
-    return Dims(std::span(operand.view.shape, static_cast<size_t>(operand.view.rank)));
+    return shape_of(operand.view);
 }
 
 const Plan::Operand& Planner::output_of(const Plan::Call& call) const {
@@ -208,7 +215,7 @@ Reach Planner::reach_of_call(const Plan::Call& call) const {
 
 void Planner::fuse() {
     size_t end = plan_.calls.size(), first = end;
-    while (first > first_call_ && reach_of_call(plan_.calls[first - 1]).kind != Reach::Kind::More) --first;
+    while (first > first_call_ && reach_of_call(plan_.calls[first - 1]).kind != Reach::Kind::Other) --first;
     if (first == end || fuse_calls(first, end)) return;
     while (end > first) {  // then elementwise ones alone
         const auto is_elementwise = [&](size_t c) { return reach_of_call(plan_.calls[c]).kind == Reach::Kind::Element; };
@@ -237,11 +244,11 @@ bool Planner::fuse_calls(size_t first, size_t end) {
     for (size_t c = first; c < end; ++c) {
         const Reach reach = reach_of_call(plan_.calls[c]);
         const Plan::Operand& whole = reach.kind == Reach::Kind::Fold ? plan_.operands[plan_.calls[c].first] : output_of(plan_.calls[c]);
-        if (!over || numel(shape_of(whole)) > numel(Dims(std::span(over->shape, static_cast<size_t>(over->rank))))) over = &whole.view;
+        if (!over || numel(shape_of(whole)) > numel(shape_of(*over))) over = &whole.view;
         if (reach.dims > 0 && dims > 0 && reach.dims != dims) return false;
         dims = std::max(dims, reach.dims);
     }
-    const Dims whole(std::span(over->shape, static_cast<size_t>(over->rank)));
+    const Dims whole = shape_of(*over);
     for (size_t c = first; c < end && dims == 0; ++c) dims = std::max(0, folded_dims(whole, shape_of(output_of(plan_.calls[c]))));
     const Dims rows = with_folded(whole, dims);
     const int64_t row = numel(rows) > 0 ? numel(whole) / numel(rows) : 0;
@@ -282,7 +289,7 @@ bool Planner::fuse_calls(size_t first, size_t end) {
     std::vector<View> views;
     for (const Plan::Operand& input : inputs) views.push_back(input.view);
     const Backend& backend = cpu_backend();
-    FusedKernel fused{nullptr, numel(whole), row, 1};
+    FusedKernel fused{nullptr, numel(whole), 1, output_of(plan_.calls[end - 1]).view.rank == over->rank};
     void* const prepared =
         backend.prepare_fused(parts.data(), static_cast<int32_t>(parts.size()), views.data(), static_cast<int32_t>(views.size()), over, row, &fused.piece);
     if (!prepared) return false;
@@ -298,7 +305,9 @@ bool Planner::fuse_calls(size_t first, size_t end) {
         Plan::Call& product = plan_.calls[first - 1];
         const Plan::Operand& result = output_of(product);
         const auto of_it = [&](const Plan::Operand& input) { return input.slot == result.slot; };
-        product.leads = row == 1 && product.n_outputs == 1 && !product.fused.prepared && is_dense(result.view) && shape_of(result) == whole &&
+        const auto rule = product.kernel.info->shape;  // the kernels of others do not tell
+        const bool tells = rule == &shape_convolution || rule == &shape_transposed_convolution;
+        product.leads = tells && row == 1 && product.n_outputs == 1 && is_dense(result.view) && shape_of(result) == whole &&
                         std::any_of(inputs.begin(), inputs.end(), of_it) &&
                         std::all_of(inputs.begin(), inputs.end(), [&](const Plan::Operand& input) { return !of_it(input) || lies_as(input, result); });
         if (!product.leads && parts.size() < 2) return false;
@@ -312,19 +321,12 @@ bool Planner::fuse_calls(size_t first, size_t end) {
 }
 
 const Plan::Operand* Planner::replaceable(const Plan::Call& call, const std::vector<size_t>& last, size_t now) const {
-    if ((call.kernel.info->kind != NodeKind::Elementwise && !call.fused.prepared) || call.n_outputs != 1) return nullptr;
     const Plan::Operand* const operands = &plan_.operands[call.first];
-    const View& out = operands[call.n_inputs].view;
-    if (is_packed(static_cast<DType>(out.dtype))) return nullptr;  // its last byte is cleared before the kernel runs
-    const auto dims = [](const int64_t* values, const View& view) { return std::span(values, static_cast<size_t>(view.rank)); };
     for (uint32_t i = 0; i < call.n_inputs; ++i) {
-        const Plan::Operand& in = operands[i];
-        const auto slot = static_cast<size_t>(in.slot);
-        if (plan_.slots[slot].kind != Plan::Slot::Kind::Arena || last[slot] != now || in.offset != 0 || in.view.dtype != out.dtype) continue;
-        if (!std::ranges::equal(dims(in.view.shape, in.view), dims(out.shape, out))) continue;
-        if (!std::ranges::equal(dims(in.view.strides, in.view), dims(out.strides, out))) continue;
-        const bool alone = std::count_if(operands, operands + call.n_inputs, [&](const Plan::Operand& other) { return other.slot == in.slot; }) == 1;
-        if (alone && plan_.slots[slot].bytes == plan_.slots[static_cast<size_t>(operands[call.n_inputs].slot)].bytes) return &in;
+        const auto slot = static_cast<size_t>(operands[i].slot);
+        if (plan_.slots[slot].kind != Plan::Slot::Kind::Arena || last[slot] != now || !plan_.can_replace(call, i)) continue;
+        const bool alone = std::count_if(operands, operands + call.n_inputs, [&](const Plan::Operand& other) { return other.slot == operands[i].slot; }) == 1;
+        if (alone && plan_.slots[slot].bytes == plan_.slots[static_cast<size_t>(operands[call.n_inputs].slot)].bytes) return &operands[i];
     }
     return nullptr;
 }
@@ -377,6 +379,14 @@ void Planner::lay_out() {
 }
 
 }  // namespace
+
+bool Plan::can_replace(const Call& call, uint32_t input) const {
+    const Operand &in = operands[call.first + input], &out = operands[call.first + call.n_inputs];
+    const bool by_place = call.fused.prepared ? call.fused.aligned : call.kernel.info->kind == NodeKind::Elementwise;
+    // What is packed has its last byte cleared before the kernel runs.
+    return by_place && call.n_outputs == 1 && in.offset == 0 && out.offset == 0 && !is_packed(static_cast<DType>(out.view.dtype)) &&
+           same_layout(in.view, out.view);
+}
 
 bool can_be_planned(const Program& program) {
     const std::vector<int32_t> roots = program.find_roots();

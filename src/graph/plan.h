@@ -68,6 +68,10 @@ public:
         int64_t offset;  // elements from the slot's start
     };
 
+    /// Whether the only result of a call may be written over input `input`: each element of it is made of the elements at its own place,
+    /// or of its own row, and it lies as the result does.
+    bool can_replace(const Call& call, uint32_t input) const;
+
     std::vector<Ref<Origin>> places;  // where the program's steps come from
     std::vector<Layout> layouts;      // of the inputs it is for
     std::vector<Slot> slots;

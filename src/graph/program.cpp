@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ops/rules.h"
+
 namespace clikart {
 
 std::string title_of(const Step& step) {
@@ -87,6 +89,31 @@ std::vector<bool> Program::find_escaping() const {
         if (escapes[i] && steps[i].kind == NodeKind::View) escapes[static_cast<size_t>(steps[i].inputs[0])] = true;
     }
     return escapes;
+}
+
+std::vector<bool> Program::find_layout_bound() const {
+    const auto looks_at_elements = [](const Step& step) {
+        if (!step.is_call()) return false;
+        switch (step.kind) {
+            case NodeKind::Elementwise:
+            case NodeKind::Reduce:
+            case NodeKind::Row:
+            case NodeKind::Window: return true;
+            default: {  // convolutions bring their operands together first
+                const auto rule = op_info(step.op).shape;
+                return (rule == &shape_convolution || rule == &shape_transposed_convolution);
+            }
+        }
+    };
+    std::vector<bool> bound(steps.size(), false);
+    for (const int32_t value : outputs) bound[static_cast<size_t>(value)] = true;
+    for (size_t i = steps.size(); i-- > 0;) {
+        const Step& step = steps[i];
+        const bool passes_on = step.kind == NodeKind::View && step.op != OpCode::AsStrided && step.op != OpCode::ViewDtype && !bound[i];
+        if (passes_on || (looks_at_elements(step) && !step.in_place)) continue;
+        for (const int32_t value : step.inputs) bound[static_cast<size_t>(value)] = true;
+    }
+    return bound;
 }
 
 void Program::remove(const std::vector<bool>& gone) {

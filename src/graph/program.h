@@ -11,7 +11,7 @@
 
 namespace clikart {
 
-/// An elementwise operator that is computed with a step, while what it works on is at hand.
+/// An operator that is computed with a step, while what it works on is at hand: it looks at the same elements or rows (graph/reach.h).
 struct Epilogue {
     OpCode op;
     std::shared_ptr<const Attributes> attributes;
@@ -64,6 +64,9 @@ struct Program {
     std::vector<bool> find_written() const;
     /// Whether each value goes out, or a view of it does.
     std::vector<bool> find_escaping() const;
+    /// Whether it shows how each value lies in memory: it goes out, or something reads it, itself or as a view, whose bits or errors depend
+    /// on strides (products choose their engine by them).
+    std::vector<bool> find_layout_bound() const;
     /// Takes out the steps that are marked; nobody may read them.
     void remove(const std::vector<bool>& gone);
     /// Fills in `ends`: after its last reader a value is over, unless it goes out.

@@ -1,5 +1,7 @@
 #include "graph/reach.h"
 
+#include <bit>
+
 namespace clikart {
 namespace {
 
@@ -49,7 +51,7 @@ Reach reach_of(const OpInfo& info, const Attributes& attributes, int rank) {
 bool suits_rows(const Dims& over, int dims) {
     constexpr int64_t kShortest = 32, kLongest = 8192;  // elements
     int64_t row = 1;
-    for (int d = over.rank() - dims; d < over.rank(); ++d) row *= over[d];
+    for (int d = over.rank() - dims; d < over.rank() && row <= kLongest; ++d) row *= std::min(over[d], kLongest + 1);
     return dims == 0 || (row >= kShortest && row <= kLongest);
 }
 

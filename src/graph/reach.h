@@ -7,17 +7,17 @@ namespace clikart {
 
 struct Reach {
     enum class Kind {
-        More,     // than the others here: it is computed alone
+        Other,    // more than that: it is computed alone
         Element,  // the elements at the same place of all operands
         Row,      // a whole row of the first operand, to make a whole row; the other operands are weights
         Fold,     // the same, to make one element
-    } kind = Kind::More;
+    } kind = Kind::Other;
     int dims = 0;  // the last dimensions, which a row has; 0 where it may be any
 
-    bool whole() const noexcept { return kind == Kind::Element || kind == Kind::Row; }
+    bool keeps_shape() const noexcept { return kind == Kind::Element || kind == Kind::Row; }
 };
 
-/// `rank` is that of the first operand.
+/// Of a call that passed the operator's shape rule; `rank` is that of the first operand.
 Reach reach_of(const OpInfo& info, const Attributes& attributes, int rank);
 
 /// Whether rows of the last `dims` dimensions are worth working on whole: calls for shorter ones cost more than they save, longer ones

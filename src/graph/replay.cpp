@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <iterator>
 #include <mutex>
 #include <optional>
 
@@ -19,7 +21,7 @@ namespace {
 /// `inputs` are those of the run and, behind them, the held tensors; `outputs` the fresh ones and, behind them, what is written over.
 class Run final : public Work {
 public:
-    Run(std::shared_ptr<const Plan> plan, bool over) : plan_(std::move(plan)), spoilt_(plan_->slots.size(), 0) {
+    Run(std::shared_ptr<const Plan> plan, bool over) : plan_(std::move(plan)), spoilt_(plan_->slots.size(), 0), over_(over) {
         for (const Plan::Random& random : plan_->random) {
             numbers_.push_back((random.generator ? *random.generator : Generator::of_process()).reserve(random.blocks));
         }
@@ -27,7 +29,7 @@ public:
         in_place = over || !plan_->written.empty();
         in_parts = true;
     }
-    Run(Run&& other) : plan_(std::move(other.plan_)), numbers_(std::move(other.numbers_)), spoilt_(std::move(other.spoilt_)) {
+    Run(Run&& other) : plan_(std::move(other.plan_)), numbers_(std::move(other.numbers_)), spoilt_(std::move(other.spoilt_)), over_(other.over_) {
         for (auto& input : other.inputs) inputs.push_back(std::move(input));
         for (auto& output : other.outputs) outputs.push_back(std::move(output));
         cost = other.cost;
@@ -35,7 +37,10 @@ public:
         in_parts = true;
     }
 
-    const char* name() const noexcept override { return failed_ ? failed_->kernel.info->name : "run"; }
+    const char* name() const noexcept override {
+        if (!failed_) return "run";
+        return failed_->fused.prepared ? failed_->title.c_str() : failed_->kernel.info->name;
+    }
     Ref<Origin> place() const override { return current_origin(); }
     std::string told(const std::string& failure) const override;
     void run() override;
@@ -56,9 +61,11 @@ private:
     // By slot: 0 for a value that is right.  What is a part of spoiled memory only cannot be cured here.
     static constexpr char kSpoilt = 1, kForGood = 2;
     std::vector<char> spoilt_;
-    Ref<Error> inherited_;                // what spoiled an input before
-    bool started_ = false;                // some call was made
-    const Plan::Call* failed_ = nullptr;  // the first that did
+    Ref<Error> inherited_;                 // what spoiled an input before
+    const bool over_;                      // results may take the places of inputs
+    bool started_ = false;                 // some call was made
+    const Plan::Call* current_ = nullptr;  // what is made now,
+    const Plan::Call* failed_ = nullptr;   // and what failed first
 
     void look_at_inputs();
     bool is_spoilt(const Plan::Call& call, std::span<const Plan::Operand> operands);
@@ -73,7 +80,7 @@ public:
     KernelHost functions() noexcept { return {nullptr, call_.kept >= 0 ? &keep : nullptr, led_ ? &made : nullptr, this}; }
     /// Whether the kernel told what it made.  Throws what went wrong in the call that goes on with it.
     bool went_on() const {
-        if (failure_) throw Failure(failure_);
+        if (failure_) std::rethrow_exception(failure_);
         return told_.load(std::memory_order_relaxed);
     }
 
@@ -86,9 +93,8 @@ private:
         try {
             self.led_->part(begin, end);
         } catch (...) {
-            const Ref<Error> error = current_error();
             std::lock_guard lock(self.lock_);
-            if (!self.failure_) self.failure_ = error;
+            if (!self.failure_) self.failure_ = std::current_exception();
         }
     }
 
@@ -124,7 +130,7 @@ private:
     std::shared_ptr<const Plan::Made> kept_;  // stays while the kernel runs
     std::atomic<bool> told_{false};
     std::mutex lock_;  // guards failure_
-    Ref<Error> failure_;
+    std::exception_ptr failure_;
 };
 
 int64_t bytes_of(std::span<const Plan::Operand> operands) {
@@ -165,6 +171,7 @@ bool Run::is_spoilt(const Plan::Call& call, std::span<const Plan::Operand> opera
 
 /// With `led`, that call as well.
 void Run::make_call(const Plan::Call& call, const Plan::Call* led, char* const* starts) {
+    current_ = &call;
     const std::span<const Plan::Operand> operands = operands_of(call);
     const auto place = [&](const Plan::Operand& operand) { return starts[operand.slot] + operand.offset; };
     std::optional<profile::Span> span;
@@ -191,7 +198,9 @@ void Run::make_call(const Plan::Call& call, const Plan::Call* led, char* const* 
     if (call.random >= 0) return run_kernel(call.kernel, with_numbers(*call.attributes, numbers_[static_cast<size_t>(call.random)]), in, out, call.in_place);
     Host host(*plan_, call, fused ? &*fused : nullptr);
     run_kernel(call.kernel, *call.attributes, in, out, call.in_place, host.functions());
-    if (fused && !host.went_on()) fused->all();
+    if (!fused) return;
+    current_ = led;
+    if (!host.went_on()) fused->all();
 }
 
 /// A call that fails spoils what depends on it, and nothing else (I9); the first failure is thrown when all is done.
@@ -221,9 +230,9 @@ void Run::run() {
             started_ = true;
         } catch (...) {
             const Ref<Error> error = current_error();
-            if (!started_ && !call.in_place && !led && error->kind() == ErrorKind::Memory) throw;  // it may be there later
+            if (!started_ && !call.in_place && !over_ && error->kind() == ErrorKind::Memory) throw;  // it may be there later
             started_ = any = true;
-            if (!first) first = error, failed_ = &call;
+            if (!first) first = error, failed_ = current_;
             for (const Plan::Call* failed : {&call, led}) {
                 if (!failed) continue;
                 for (const Plan::Operand& result : operands_of(*failed).subspan(failed->n_inputs)) {
@@ -252,38 +261,24 @@ std::string Run::told(const std::string& failure) const {
                        place ? ", recorded at " + *place : "");
 }
 
-}  // namespace
-
-namespace {
-
 bool is_same_place(const Tensor& a, const Tensor& b) {
     return &a.storage() == &b.storage() && a.dtype() == b.dtype() && a.offset() == b.offset() && a.shape() == b.shape() && a.strides() == b.strides();
 }
 
 /// Whether the output can be written where the input lies, which has the same dtype, shape and strides: nobody reads the input once that
-/// begins, but for an operator that looks at the same element alone.
+/// begins, but for a call that looks at the same elements alone.
 bool takes_over(const Plan& plan, int32_t input, int32_t output) {
     if (std::find(plan.written.begin(), plan.written.end(), input) != plan.written.end()) return false;
-    const auto operands_of = [&](const Plan::Call& call) { return std::span(&plan.operands[call.first], call.n_inputs + call.n_outputs); };
-    size_t first = 0;  // call that writes the output
     const auto writes = [&](const Plan::Call& call) {
-        const auto results = operands_of(call).subspan(call.n_inputs);
+        const std::span results(&plan.operands[call.first + call.n_inputs], call.n_outputs);
         return std::any_of(results.begin(), results.end(), [&](const Plan::Operand& result) { return result.slot == output; });
     };
-    while (first < plan.calls.size() && !writes(plan.calls[first])) ++first;
-    if (first == plan.calls.size()) return false;
-    for (size_t c = first > 0 && plan.calls[first - 1].leads ? first - 1 : first; c < plan.calls.size(); ++c) {
-        const Plan::Call& call = plan.calls[c];
-        const auto operands = operands_of(call);
-        for (const Plan::Operand& operand : operands.first(call.n_inputs)) {
-            if (operand.slot != input) continue;
-            const Plan::Operand& result = operands[call.n_inputs];
-            const auto same = [&](const int64_t* x, const int64_t* y) { return std::equal(x, x + operand.view.rank, y); };
-            const bool element_by_element = call.kernel.info->kind == NodeKind::Elementwise || call.fused.prepared;
-            const bool lies_so = operand.offset == 0 && result.offset == 0 && operand.view.dtype == result.view.dtype &&
-                                 operand.view.rank == result.view.rank && same(operand.view.shape, result.view.shape) &&
-                                 same(operand.view.strides, result.view.strides);
-            if (c != first || !element_by_element || !lies_so || is_packed(static_cast<DType>(result.view.dtype))) return false;
+    const auto first = std::find_if(plan.calls.begin(), plan.calls.end(), writes);
+    if (first == plan.calls.end()) return false;
+    const bool led = first != plan.calls.begin() && std::prev(first)->leads;  // it is written while that one reads
+    for (auto call = led ? std::prev(first) : first; call != plan.calls.end(); ++call) {
+        for (uint32_t i = 0; i < call->n_inputs; ++i) {
+            if (plan.operands[call->first + i].slot == input && !(call == first && plan.can_replace(*call, i))) return false;
         }
     }
     return true;

@@ -43,7 +43,8 @@ void run_kernel(const Kernel& kernel, const Attributes& attributes, std::span<co
 struct FusedKernel {
     std::shared_ptr<const void> prepared;  // null: there are none
     int64_t count = 0;                     // elements of the whole shape
-    int64_t row = 1, piece = 1;            // elements that go together, and of a piece of work
+    int64_t piece = 1;                     // elements of a piece of work
+    bool aligned = false;                  // the result has all dimensions: it may lie where an input of its shape lies as it does
 };
 
 /// One run of them.  What is given outlives it.

@@ -89,6 +89,12 @@ def step(name: str, a: crt.Tensor, b: crt.Tensor, c: crt.Tensor, number: float) 
             return crt.log_softmax(a, dim=1)
         case "both":
             return crt.add(crt.sum(a), crt.mean(b, dims=[0], keepdim=True)) * c
+        case "foldrow":  # as many results as a row has elements
+            return crt.add(crt.sum(crt.add(a, crt.exp(crt.select(b, 0, 1))), dims=[1]), c)
+        case "linear20":  # whose bits depend on how its operands lie
+            return crt.matmul(a, crt.permute(b, (1, 0)))
+        case "expanded":
+            return crt.softmax(crt.expand(crt.slice(a, 1, 2, 3), (N, N)), dim=-1)
         case "transpose":
             return crt.permute(a, (1, 0))
         case "row":

@@ -245,15 +245,16 @@ def test_results_take_the_places_of_inputs():
         out = states[: len(want)]
         graph.run(states, out=out)
         assert [t.bytes() for t in out] == want and all(a is b for a, b in zip(out, states, strict=False))
-        for x in (*inputs, *states):
-            x.wait()
-        gc.collect()
-        crt.memory.reset_peak()
-        before = crt.memory.current()
-        graph.run(states, out=out)
-        for t in out:
-            t.wait()
-        needed = crt.memory.peak() - before
+        needed = 0  # at most: what a run before has not yet given back would hide some of it
+        for _ in range(5):
+            crt.synchronize()
+            gc.collect()
+            crt.memory.reset_peak()
+            before = crt.memory.current()
+            graph.run(states, out=out)
+            for t in out:
+                t.wait()
+            needed = max(needed, crt.memory.peak() - before)
         assert (needed < n * 64 * 4) == kept, needed
     x = crt.tensor(array(64, 64))
     graph = crt.trace(lambda i: [i[0] - i[1]], [x, x])
@@ -282,9 +283,9 @@ def test_a_profile_has_operators_and_nodes_with_their_places(tmp_path):
         crt.cumsum(x, 0)
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     nodes = [e for e in events if e["cat"] == "graph"]
-    assert [e["name"] for e in events if e["cat"] == "eager"] == ["cumsum"] and len(nodes) == 3 * 2
-    assert {e["name"] for e in nodes} == {"matmul + add + gelu", "mul + add + tanh + mul + softmax"}
-    product = next(e for e in nodes if e["name"].startswith("matmul"))
+    assert [e["name"] for e in events if e["cat"] == "eager"] == ["cumsum"] and len(nodes) == 3 * 3
+    assert {e["name"] for e in nodes} == {"matmul", "add + gelu", "mul + add + tanh + mul + softmax"}
+    product = next(e for e in nodes if e["name"] == "matmul")
     assert graph.nodes()[product["args"]["node"]].op_code.name == "MatMul"
     assert product["args"]["bytes"] >= 4 * 16 * 64 and product["args"]["place"] == f"{__file__}:{fn.__code__.co_firstlineno + 1}"
     assert all(e["ph"] == "X" and e["dur"] >= 0 and e["ts"] >= 0 for e in events)

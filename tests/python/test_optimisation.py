@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import clika_runtime as crt
+from clika_runtime._library import lib
 from compiling import array, same
 
 State = crt.State
@@ -315,6 +316,33 @@ def test_rows_of_other_sizes():
     assert step.recapture_count == 0
 
 
+def test_results_of_rows_do_not_lie_over_what_other_rows_read():
+    n = 64
+    x, c, w = weights(n, n), weights(n, seed=1), weights(n, 3, seed=2)
+    for fold in (crt.sum, crt.mean, crt.amax):
+        same_at_all_levels(lambda i, fold=fold: [crt.matmul(fold(i[0] + crt.exp(i[1]), dims=[1]), w)], [x, c])
+        graph = crt.trace(lambda i, fold=fold: [fold(i[0] + i[1], dims=[1])], [x, c])
+        state = crt.copy(c)
+        want = fold(x + c, dims=[1]).bytes()
+        graph.run([x, state], out=[state])
+        assert state.bytes() == want
+
+
+@pytest.mark.parametrize("n", [40, 300, 4096])
+def test_rows_of_one_element(n):
+    for dtype in (crt.float32, crt.float16):
+        a = crt.cast(weights(7, 1), dtype)
+        for fn in (
+            lambda x: crt.softmax(x, dim=-1) * 2,
+            lambda x: crt.exp(crt.sum(x, dims=[1], keepdim=True)),
+            lambda x: crt.exp(crt.layer_norm(x, [x.shape[-1]])),
+            lambda x: crt.log_softmax(x + 1, dim=-1),
+        ):
+            same_at_all_levels(lambda i, fn=fn: [fn(crt.expand(i[0], (7, n)))], [a])
+            same_at_all_levels(lambda i, fn=fn: [fn(i[0])], [crt.expand(crt.cast(weights(n, seed=3), dtype), (7, n))])
+            same_at_all_levels(lambda i, fn=fn: [fn(i[0])], [crt.permute(crt.cast(weights(n, 7, seed=4), dtype), (1, 0))])
+
+
 # ---- what follows a convolution ----------------------------------------------------------------------------------------
 
 
@@ -405,3 +433,50 @@ def test_permutations_meet_behind_elementwise_steps():
         lambda x: crt.permute(crt.where(crt.permute(x, (1, 0, 2, 3)) > 0, crt.ones(1, 1, 1, 1), 2.0), (1, 0, 2, 3)) * x,
     ):
         same_at_all_levels(lambda i, fn=fn: [fn(i[0])], [x])
+
+
+@pytest.mark.parametrize("rows", [8, 20, 64, 100])
+def test_what_looks_at_strides_sees_what_it_would(rows):
+    """Products choose by strides how they add up; views of memory look at nothing else."""
+    x, across, w = weights(rows, 512), weights(512, rows, seed=1), weights(300, 512, seed=2)
+    for fn in (
+        lambda x, t: crt.matmul(crt.permute(crt.relu(crt.permute(x, (1, 0))), (1, 0)), crt.permute(w, (1, 0))),
+        lambda x, t: crt.matmul(crt.neg(crt.neg(crt.permute(t, (1, 0)))), crt.permute(w, (1, 0))),
+        lambda x, t: crt.matmul(crt.cast(crt.permute(t, (1, 0)), crt.float32), crt.permute(w, (1, 0))),
+        lambda x, t: crt.matmul(crt.reshape(crt.reshape(crt.permute(t, (1, 0)), (-1,)), (rows, 512)), crt.permute(w, (1, 0))),
+        lambda x, t: crt.as_strided(crt.cast(crt.permute(t, (1, 0)), crt.float32), (rows, 4), (512, 1), 3) * 1,
+        lambda x, t: crt.as_strided(crt.permute(crt.relu(crt.permute(x, (1, 0))), (1, 0)), (rows, 4), (1, rows), 3) * 1,
+        lambda x, t: crt.view_dtype(crt.neg(crt.neg(crt.permute(t, (1, 0)))), crt.int32) + 1,
+        lambda x, t: crt.max_pool2d(crt.reshape(crt.permute(crt.relu(crt.permute(x, (1, 0))), (1, 0)), (rows, 8, 8, 8)), [2, 2]),
+        lambda x, t: crt.avg_pool2d(crt.reshape(crt.neg(crt.neg(crt.permute(t, (1, 0)))), (rows, 8, 8, 8)), [3, 3]),
+    ):
+        same_at_all_levels(lambda i, fn=fn: [fn(*i)], [x, across])
+    cast = crt.trace(lambda i: [crt.matmul(crt.cast(i[0], crt.float32), crt.permute(w, (1, 0)))], [x])
+    strided = crt.permute(across, (1, 0))  # an input that lies otherwise than the example
+    assert cast.run([strided])[0].bytes() == crt.matmul(crt.cast(strided, crt.float32), crt.permute(w, (1, 0))).bytes()
+
+
+def test_identities_hold_for_other_sizes():
+    step = crt.compile(lambda x: crt.exp(crt.reshape(crt.reshape(crt.permute(x + 1, (1, 0)), (-1, 4)), (2, -1)) * 1), dynamic=True)
+    for n in (4, 8, 2):
+        x = weights(n, 6, seed=n)
+        assert step(x).bytes() == crt.exp(crt.reshape(crt.permute(x + 1, (1, 0)), (2, -1)) * 1).bytes()
+    assert step.recapture_count == 0
+
+
+def test_a_failing_convolution_spoils_what_follows_it_and_nothing_else():
+    k = weights(8, 3, 3, 8)
+
+    def fn(inputs):
+        x = inputs[0] + 1
+        return [crt.relu(crt.conv2d(x, k, None, [1, 1], [1, 1]) * 2), crt.exp(x)]
+
+    x = weights(1, 9, 9, 8)
+    graph = crt.trace(fn, [x])
+    want = [t.bytes() for t in fn([x])]
+    lib.clikart_fail_kernel(crt.graph.OpCode.Conv2d.value, 0)
+    failed, right = graph.run([x])
+    with pytest.raises(crt.ClikaRTError, match=r"^conv2d: failed as it was told to \(from float32 \[1, 9, 9, 8\]"):
+        failed.wait()
+    assert right.bytes() == want[1]
+    assert [t.bytes() for t in graph.run([x])] == want

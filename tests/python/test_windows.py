@@ -338,3 +338,14 @@ def test_integers_have_a_largest_element_too() -> None:
         np.testing.assert_array_equal(crt.max_pool1d(crt.tensor(x), 2).numpy(), x[[1, 2]])
         empty = crt.max_pool1d(crt.tensor(x[:1]), 2, 1, 1, 2).numpy()  # both places of the window are outside
         np.testing.assert_array_equal(empty, [[np.iinfo(dtype).min]])
+
+
+def test_windows_that_reach_far_beyond_the_input():
+    """Zeros around an input are not written down where they would be most of the memory."""
+    x, w = crt.ones(1, 2, 2, 512), crt.ones(128, 2, 2, 512)
+    for padding, dilation in ((2**30 - 1, 2**31 - 1), (999, 1999), (5, 11)):
+        y = crt.conv2d(x, w, None, [1, 1], [padding, padding], [dilation, dilation])
+        assert y.shape == (1, 1, 1, 128) and y.tolist() == crt.zeros(1, 1, 1, 128).tolist()
+    x, w = crt.tensor(np.random.default_rng(0).standard_normal((1, 8, 8, 64)).astype("f")), crt.ones(64, 3, 3, 64)
+    y = crt.conv2d(x, w, None, [1, 1], [1000, 1000], [1000, 1000])  # each window meets one place
+    assert np.allclose(y.numpy(), x.numpy().sum(-1, keepdims=True).repeat(64, -1), atol=1e-4)

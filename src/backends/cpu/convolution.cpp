@@ -219,7 +219,14 @@ bool convolve_by_onednn(const KernelCall& call, const ConvolutionShape& shape, c
 /// they are.
 bool suits_rows(const ConvolutionShape& s) noexcept {
     constexpr int64_t kWeights = 1 << 18, kResults = 256;
-    return !s.transposed && s.groups == 1 && s.batch * s.out_places() <= kResults && s.taps() * s.in_channels * s.out_channels >= kWeights;
+    constexpr double kMostElements = 1 << 24;  // with the zeros around them: windows may reach far
+    double elements = static_cast<double>(s.batch) * static_cast<double>(s.in_channels);
+    for (int d = 0; d < 3; ++d) {
+        elements *= static_cast<double>(s.out[d] - 1) * static_cast<double>(s.stride[d]) +
+                    static_cast<double>(s.kernel[d] - 1) * static_cast<double>(s.dilation[d]) + 1;
+    }
+    return !s.transposed && s.groups == 1 && s.batch * s.out_places() <= kResults && s.taps() * s.in_channels * s.out_channels >= kWeights &&
+           elements <= kMostElements;
 }
 
 /// The input with its zeros around it, as far as windows reach; the input itself where they reach nothing else.

@@ -66,6 +66,8 @@ public:
 
     DType dtype() const noexcept { return dtype_; }
     bool is_one() const noexcept { return loop_.rank() == 1 && loop_.inner_stride(0) == 0; }
+    /// Whether neighbours may be one element, which then stands for many.
+    bool repeats() const noexcept { return loop_.inner_stride(0) == 0; }
     /// Whether elements are read where they are.
     bool is_direct() const noexcept { return loop_.rank() == 1 && (loop_.inner_stride(0) == 0 || loop_.inner_stride(0) == 1); }
 
@@ -225,8 +227,9 @@ private:
             bool one = false;
             if (operand >= 0) {
                 source.input = reading_of(operand, part.per_row && !part.row);
-                one = fused_->readings[static_cast<size_t>(source.input)].view.is_one();
-                if (part.row && one) return false;
+                const Input& input = fused_->readings[static_cast<size_t>(source.input)].view;
+                one = input.is_one();
+                if (part.row && input.repeats()) return false;  // rows are read as they lie
             } else {
                 source.tile = tile_of_[static_cast<size_t>(~operand)];
                 source.per_row = given_[static_cast<size_t>(~operand)].per_row != 0;
@@ -246,7 +249,7 @@ private:
     }
 
     bool add_row(const FusedPart& from, Part& part) {
-        View x = over_;  // as its first operand comes: contiguous
+        View x = over_;  // of which only the shape counts: its first operand comes contiguous
         x.dtype = static_cast<int32_t>(dtype_of_operand(from.operands[0]));
         part.row = find_row_part(from, x, fused_->row);
         if (!part.row) return false;
@@ -298,10 +301,10 @@ private:
     int64_t widest_ = 1;
 };
 
-/// One stretch at a time, in tiles that are this one's.
-class Stretch {
+/// What computes one stretch after another, in memory of its own.
+class Tiles {
 public:
-    Stretch(const Fused& fused, const States* states, void* const* inputs, char* output)
+    Tiles(const Fused& fused, const States* states, void* const* inputs, char* output)
         : fused_(fused), states_(states), inputs_(inputs), output_(output), room_(static_cast<size_t>(fused.tiles * fused.tile_bytes)) {}
 
     void run(int64_t begin, int64_t n) {
@@ -403,10 +406,9 @@ int32_t start_fused(const void* prepared, void* const* inputs, void** state, cha
     return caught(
         [&] {
             auto states = std::make_unique<States>();
-            size_t next = 0;
-            for (const Part& part : fused.parts) {
+            for (const Part& part : fused.parts) {  // in the order of their states
                 if (!part.row) continue;
-                const Fused::Weights& weights = fused.weights[next++];
+                const Fused::Weights& weights = fused.weights[part.state];
                 SmallVector<View, 4> views;
                 for (size_t k = 0; k < weights.views.size(); ++k) {
                     View view = weights.views[k];
@@ -424,8 +426,8 @@ int32_t run_fused(const void* prepared, const void* state, void* const* inputs, 
     return caught(
         [&] {
             const auto& fused = *static_cast<const Fused*>(prepared);
-            Stretch stretch(fused, static_cast<const States*>(state), inputs, static_cast<char*>(output));
-            for (int64_t i = begin; i < end; i += fused.length) stretch.run(i, std::min(fused.length, end - i));
+            Tiles tiles(fused, static_cast<const States*>(state), inputs, static_cast<char*>(output));
+            for (int64_t i = begin; i < end; i += fused.length) tiles.run(i, std::min(fused.length, end - i));
         },
         message, size);
 }

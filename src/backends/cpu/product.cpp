@@ -117,6 +117,7 @@ struct Tiling {
     int64_t m, n;
     int64_t together = 1;  // tiles of one piece of work
 
+    Tiling(int64_t m, int64_t n) : m(m), n(n) {}
     /// No tile is made narrower than `least_n`, unless the result is.
     Tiling(const MatrixProduct& p, int64_t least_n) : m(p.c.rows), n(p.c.columns) {
         constexpr double kWhole = 2.0 * 128 * 128 * 128;  // operations
@@ -277,9 +278,11 @@ void multiply_vector(const KernelCall& call, const MatrixProduct& p) {
 
 // ---- rows with rows
 
+constexpr int64_t kMostRows = 64;
+
 /// A few rows with a right side that is contiguous along the sum, like the weights of `linear`: they are read where they lie.
 bool suits_row_products(const MatrixProduct& p) {
-    constexpr int64_t kMostRows = 64, kShortestSum = 64, kLeast = 1 << 16;
+    constexpr int64_t kShortestSum = 64, kLeast = 1 << 16;
     return p.dtype == DType::Float32 && p.c.rows <= kMostRows && p.a.column == 1 && p.b.row == 1 && p.a.columns >= kShortestSum &&
            p.c.columns >= kRowsAbreast && p.a.columns * p.c.columns >= kLeast;
 }
@@ -288,11 +291,10 @@ void multiply_rows(const KernelCall& call, const MatrixProduct& p) {
     constexpr int64_t kColumns = 8 * kRowsAbreast;
     SmallVector<Stretch, 8> stretches;
     for (int64_t at = 0; at < p.a.columns; at += kLongestStretch) stretches.push_back({at, at, std::min(kLongestStretch, p.a.columns - at)});
-    Tiling tile(p, kColumns);
-    tile.m = p.c.rows, tile.n = std::min(p.c.columns, kColumns), tile.together = 1;
+    const Tiling tile(p.c.rows, std::min(p.c.columns, kColumns));
     const RowProductsFn multiply = find_row_products();
     for_tiles(call, p, p.dtype, tile, [&](const Tile& t, char* to, int64_t to_row, const Tile&) {
-        const float* left[64];
+        const float* left[kMostRows];
         for (int64_t r = 0; r < t.m; ++r) left[r] = reinterpret_cast<const float*>(from_a(p, t.index, t.i + r));
         multiply({left, t.m, reinterpret_cast<const float*>(from_b(p, t.index, t.j)), p.b.column, t.n, stretches.data(), static_cast<int64_t>(stretches.size()),
                   reinterpret_cast<float*>(to), to_row});

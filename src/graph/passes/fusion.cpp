@@ -7,8 +7,7 @@
 namespace clikart::passes {
 namespace {
 
-constexpr size_t kMostOperators = 32, kMostInputs = 12;   // in one step: what it works on has to stay in the first-level cache
-constexpr int64_t kShortestRow = 32, kLongestRow = 8192;  // elements: the second for rows, which are worked on whole
+constexpr size_t kMostOperators = 32, kMostInputs = 12;  // in one step: what it works on has to stay in the first-level cache
 
 constexpr int32_t kNobody = -1, kSeveral = -2;
 
@@ -86,7 +85,7 @@ void fuse_operators(Program& program) {
         const Step& step = steps[i];
         const Reach reach = reach_of_step(steps, step);
         auto group = static_cast<int32_t>(i);
-        if (reach.kind != Reach::Kind::More) {
+        if (reach.kind != Reach::Kind::Other) {
             const Dims& over = steps[static_cast<size_t>(step.inputs[0])].shape;
             const auto self = static_cast<int32_t>(i);
             if (readers[i] >= 0 && !written[i] && !reads_any(step, written)) {

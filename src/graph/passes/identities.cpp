@@ -1,6 +1,6 @@
 #include "graph/passes/identities.h"
 
-#include <cstring>
+#include <bit>
 
 namespace clikart::passes {
 namespace {
@@ -88,7 +88,10 @@ int32_t equal_to(const Program& program, size_t i) {
 
 void remove_identities(Program& program) {
     std::vector<Step>& steps = program.steps;
-    const std::vector<bool> escapes = program.find_escaping(), written = program.find_written();
+    const std::vector<bool> escapes = program.find_escaping(), written = program.find_written(), bound = program.find_layout_bound();
+    const auto is_dense = [&](int32_t value) {
+        return steps[static_cast<size_t>(value)].is_call() && steps[static_cast<size_t>(value)].kind != NodeKind::View;
+    };
     std::vector<int32_t> same(steps.size());
     std::vector<bool> gone(steps.size(), false);
     for (size_t i = 0; i < steps.size(); ++i) {
@@ -97,10 +100,13 @@ void remove_identities(Program& program) {
         for (int32_t& value : step.inputs) value = same[static_cast<size_t>(value)];
         if (!step.is_call() || step.in_place || step.inputs.empty() || escapes[i] || written[i] || reads_any(step, written)) continue;
         if (step.op == OpCode::Reshape) {
-            while (is_reshape(steps[static_cast<size_t>(step.inputs[0])].op)) step.inputs[0] = steps[static_cast<size_t>(step.inputs[0])].inputs[0];
+            int32_t base = step.inputs[0];
+            while (is_reshape(steps[static_cast<size_t>(base)].op)) base = steps[static_cast<size_t>(base)].inputs[0];
+            if (!bound[i] || is_dense(base)) step.inputs[0] = base;  // one of them may be a copy
         }
         const int32_t value = equal_to(program, i);
         if (value == kNone || written[static_cast<size_t>(value)]) continue;
+        if (bound[i] && step.kind != NodeKind::View && !is_dense(value)) continue;  // what it makes is dense
         same[i] = value;
         gone[i] = true;
     }

@@ -58,10 +58,11 @@ Order order_of(const Step& step) {
 class Sinking {
 public:
     explicit Sinking(Program& program) : old_(program), escapes_(program.find_escaping()), movable_(program.steps.size(), false) {
+        const std::vector<bool> bound = program.find_layout_bound();
         const std::vector<Step>& steps = program.steps;
         std::vector<bool> is_read(steps.size(), false), by_others(steps.size(), false);
         for (size_t i = steps.size(); i-- > 0;) {
-            movable_[i] = is_read[i] && !by_others[i] && !escapes_[i] && works_anywhere(steps[i]);
+            movable_[i] = is_read[i] && !by_others[i] && !bound[i] && works_anywhere(steps[i]);
             const bool passes_on = movable_[i] || (permutes(steps[i]) && !escapes_[i]);
             for (const int32_t value : steps[i].inputs) {
                 is_read[static_cast<size_t>(value)] = true;

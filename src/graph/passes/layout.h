@@ -7,7 +7,8 @@
 namespace clikart::passes {
 
 /// Moves permutations behind the elementwise steps that read them, where others follow there, and makes one of those that meet, or none.
-/// What goes out stays as it is, and so do programs that write over memory.
+/// What goes out lies as it did, and so does what something reads that depends on strides; programs that write over memory stay as they
+/// are.
 void sink_permutations(Program& program);
 
 }  // namespace clikart::passes
