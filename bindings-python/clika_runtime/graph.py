@@ -158,7 +158,8 @@ class ModelGraph:
 
         Args:
             inputs: tensors in the order of ``input_names()``, or by name.
-            out: tensors that the results are written to, one for each, of its shape and dtype; they are then what is returned.
+            out: tensors that the results are written to, one for each, of its shape and dtype; they are then what is returned.  Inputs may
+                be among them, and are written over: a state by its successor, say, without other memory where the graph allows it.
 
         Raises:
             ValueError: a wrong number of inputs, a wrong name or a wrong shape.

@@ -56,7 +56,8 @@ public:
         return found;
     }
 
-    /// Runs on inputs in order; the results go to tensors of the caller's, one for each output, of its shape and dtype.
+    /// Runs on inputs in order; the results go to tensors of the caller's, one for each output, of its shape and dtype.  They may be inputs, which
+    /// are then written over, without other memory where the graph allows it.
     void run_into(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const {
         const auto given = detail::handles(inputs), into = detail::handles(outputs);
         detail::check(clikart_graph_run_into(handle(), given.data(), given.size(), const_cast<clikart_tensor* const*>(into.data()), into.size()));

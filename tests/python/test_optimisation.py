@@ -343,6 +343,46 @@ def test_rows_of_one_element(n):
             same_at_all_levels(lambda i, fn=fn: [fn(i[0])], [crt.permute(crt.cast(weights(n, 7, seed=4), dtype), (1, 0))])
 
 
+def bits_of(*values, shape=None):
+    floats = np.array(values, np.uint32).view(np.float32)
+    return crt.tensor(floats if shape is None else floats.reshape(shape))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 9])
+def test_rows_of_several_nan(rows):
+    """Which one's bits come out depends on nothing but the row."""
+    values = np.full((rows, 40), 0x3F800000, np.uint32)
+    values[:, 3], values[:, 17], values[:, 33], values[-1, 38] = 0x7FC00001, 0xFFC00002, 0x7FC00003, 0xFFC00004
+    x = crt.tensor(values.view(np.float32))
+    for kind in (crt.float32, crt.float64, crt.float16, crt.bfloat16):
+        y = crt.cast(x, kind)
+        for fold in (crt.sum, crt.mean, crt.amax, crt.amin):
+            same_at_all_levels(lambda i, fold=fold: [fold(crt.neg(i[0]), dims=[1], keepdim=True)], [y])
+            same_at_all_levels(lambda i, fold=fold: [crt.neg(fold(i[0], dims=[0, 1], keepdim=True))], [crt.permute(y, (1, 0))])
+            each = [fold(y[r], dims=[0]).bytes() for r in range(rows)]
+            assert [fold(y, dims=[1])[r].bytes() for r in range(rows)] == each
+
+
+def test_single_elements_of_several_widths():
+    for shape in ((), (1,), (1, 1)):
+        for number in (-0.83, 2.5, np.nan):
+            e = crt.cast(crt.tensor(np.full(shape, number, np.float32)), crt.float16)
+            for fn in (
+                lambda x: crt.cast(crt.gt(x, 0), crt.float16),
+                lambda x: crt.where(crt.gt(x, 0), 6, x),
+                lambda x: crt.cast(x + crt.cast(x, crt.float64), crt.bfloat16) * 3,
+                lambda x: crt.cast(crt.cast(x, crt.float64) > 1, crt.int8) + 2,
+            ):
+                same_at_all_levels(lambda i, fn=fn: [fn(i[0])], [e])
+
+
+def test_signalling_nan_become_quiet_where_they_would():
+    s = bits_of(0x7F800001, 0xFF800001, 0x3F800000)
+    for op in (crt.exp, crt.tanh, crt.sqrt, crt.sigmoid, crt.relu, crt.abs, crt.neg):
+        for last in (lambda y: y * 1, lambda y: y / 1, lambda y: y - 0, lambda y: crt.cast(crt.cast(y, crt.float64), crt.float32)):
+            same_at_all_levels(lambda i, op=op, last=last: [crt.neg(last(op(i[0])))], [s])
+
+
 # ---- what follows a convolution ----------------------------------------------------------------------------------------
 
 

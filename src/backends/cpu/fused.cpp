@@ -176,7 +176,8 @@ public:
         if (std::any_of(fused_->parts.begin(), fused_->parts.end(), converts)) fused_->tiles += kMaxOperands + 1;
         length = std::clamp(kTilesBytes / ((results + streams) * widest_) / kShortest * kShortest, kShortest, kLongest);
         length = std::max<int64_t>(1, length / fused_->row) * fused_->row;
-        fused_->tile_bytes = std::min(length, fused_->count) * widest_;
+        fused_->tile_bytes =
+            ceil_div(std::min(length, fused_->count) * widest_, static_cast<int64_t>(kMemoryAlignment)) * static_cast<int64_t>(kMemoryAlignment);
         if (fused_->row > 1 && fused_->tile_bytes * (results + streams) > kRowsBytes) return nullptr;
         fused_->streamed = !given_.back().per_row && fused_->count * size_of(static_cast<DType>(given_.back().dtype)) >= kStreamedBytes;
         return std::move(fused_);
@@ -230,6 +231,8 @@ private:
                 const Input& input = fused_->readings[static_cast<size_t>(source.input)].view;
                 one = input.is_one();
                 if (part.row && input.repeats()) return false;  // rows are read as they lie
+                // Of several NaN the kernel finds the one that comes first in memory.
+                if ((op == OpCode::Amax || op == OpCode::Amin) && !input.is_direct()) return false;
             } else {
                 source.tile = tile_of_[static_cast<size_t>(~operand)];
                 source.per_row = given_[static_cast<size_t>(~operand)].per_row != 0;
@@ -237,8 +240,8 @@ private:
                 if (source.per_row && part.row) return false;
                 if (!source.per_row && part.per_row && !part.row) return false;
             }
-            if (!one) widest_ = std::max(widest_, size_of(lane));
             if (own != lane || converts) source.convert = find_convert(own, lane);
+            if (!one || source.convert) widest_ = std::max(widest_, size_of(lane));
         }
         if (part.spreads && converts) return false;
         part.tile = find_tile(i, part);

@@ -19,6 +19,33 @@ namespace clikart::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Of two NaN the first one's bits come out.  The compiler takes sums and products for commutative, and one order here and another there.
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+#define CLIKART_IN_ORDER(name, instruction, generic)                                       \
+    template <class V>                                                                     \
+    HWY_INLINE V name(V a, V b) {                                                          \
+        using T = hn::TFromV<V>;                                                           \
+        if constexpr (std::is_same_v<T, float>) {                                          \
+            asm("v" #instruction "ps %2, %1, %0" : "=v"(a.raw) : "v"(a.raw), "vm"(b.raw)); \
+            return a;                                                                      \
+        } else if constexpr (std::is_same_v<T, double>) {                                  \
+            asm("v" #instruction "pd %2, %1, %0" : "=v"(a.raw) : "v"(a.raw), "vm"(b.raw)); \
+            return a;                                                                      \
+        } else {                                                                           \
+            return generic(a, b);                                                          \
+        }                                                                                  \
+    }
+#else
+#define CLIKART_IN_ORDER(name, instruction, generic) \
+    template <class V>                               \
+    HWY_INLINE V name(V a, V b) {                    \
+        return generic(a, b);                        \
+    }
+#endif
+CLIKART_IN_ORDER(add_in_order, add, hn::Add)
+CLIKART_IN_ORDER(multiply_in_order, mul, hn::Mul)
+#undef CLIKART_IN_ORDER
+
 struct SumFold {
     template <class T>
     static constexpr T identity() {
@@ -26,7 +53,7 @@ struct SumFold {
     }
     template <class V>
     HWY_INLINE V operator()(V a, V b) const {
-        return hn::Add(a, b);
+        return add_in_order(a, b);
     }
 };
 struct ProductFold {
@@ -36,7 +63,7 @@ struct ProductFold {
     }
     template <class V>
     HWY_INLINE V operator()(V a, V b) const {
-        return hn::Mul(a, b);
+        return multiply_in_order(a, b);
     }
 };
 /// The largest, or the smallest; a NaN wins.
