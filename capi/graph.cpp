@@ -77,6 +77,14 @@ int clikart_capture_sizes_asked(void) {
     return guarded([] { return static_cast<int>(capture::sizes_asked()); });
 }
 
+const char* clikart_capture_size_place(void) {
+    return guarded([]() -> const char* {
+        thread_local std::string place;
+        place = capture::size_place();
+        return place.c_str();
+    });
+}
+
 clikart_graph* clikart_capture_end(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs) {
     return clikart_capture_end_with(outputs, names, n_outputs, nullptr);
 }

@@ -9,6 +9,7 @@ import itertools
 import random
 import threading
 import types
+import warnings
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from .tensor import Size, Tensor, wrap
 __all__ = ["Compiled", "State", "TensorSpec", "compile"]
 
 _KEPT = 64  # graphs of one wrapper
+_MANY = 9  # captures, which are more likely a mistake than meant
 
 
 class State(enum.Enum):
@@ -116,6 +118,7 @@ class Compiled:
         self._lock = threading.RLock()  # guards the changes of what follows; again in a thread, as the garbage collector may run anything
         self._captures = 0
         self._why = ""
+        self._set_up = False  # a call bound something anew, which may have been to set it up; what does so again cannot be recorded
         self._last: ModelGraph | None = None
         self._seen: list[str] = []  # what the last capture was for
         self._events: deque[str] = deque(maxlen=_KEPT)
@@ -170,7 +173,7 @@ class Compiled:
         with self._lock:
             before = self._entries, self._last  # released when the lock is free again
             self._entries = {}
-            self._captures, self._why, self._last = 0, "", None
+            self._captures, self._why, self._last, self._set_up = 0, "", None, False
             self._seen = []
             self._events.clear()
         del before
@@ -242,7 +245,7 @@ class Compiled:
         with self._lock:
             self._why = why
 
-    def _store(self, place: Hashable, entry: _Entry, entries: dict[Hashable, _Entry], seen: list[str], bound_anew: str) -> None:
+    def _store(self, place: Hashable, entry: _Entry, entries: dict[Hashable, _Entry], seen: list[str], bound_anew: str, holds_for: str) -> None:
         """Keeps a capture, and says why it was made."""
         entry.used = next(self._clock)
         was = entries.get(place)
@@ -250,24 +253,25 @@ class Compiled:
         while len(entries) > _KEPT:
             oldest = min(list(entries.items()), key=lambda item: item[1].used)[0]
             entries.pop(oldest, None)
-        last = None
+        last, many, reason = None, False, ""
         with self._lock:
             if entries is self._entries and (was is None or bound_anew):  # no reset, and no other thread's capture of the same, meanwhile
                 self._captures += 1
-                self._events.append(f"capture {self._captures}: {_reason(self._seen, seen, bound_anew)}")
+                reason = _reason(self._seen, seen, bound_anew)
+                many = self._captures == _MANY
+                self._events.append(f"capture {self._captures}: {reason}{holds_for}")
                 self._last, last = entry.graph, self._last
                 self._seen = seen
         del last, was  # whose ends may run anything: after the lock
+        if many:
+            name = getattr(self._fn, "__qualname__", type(self._fn).__name__)
+            warnings.warn(f"compile: {name} is captured for the {_MANY}th time: {reason}{holds_for}; explain() has all captures", RuntimeWarning, stacklevel=4)
 
     @staticmethod
-    def _unrepeatable(returned: list[Any], before: Surroundings, after: Surroundings) -> str:
-        """What a replay would not do again; empty when it would do all."""
-        for leaf in returned:
-            if not is_kept(leaf):
-                return f"a {type(leaf).__name__} is returned, which is neither a tensor, a number or text, nor a known container of them"
-        if name := before.moved(after):
-            return f"'{name}' is bound to something else meanwhile"
-        return ""
+    def _not_kept(returned: list[Any]) -> str:
+        """What a replay could not return again; empty when it would return all."""
+        strange = next((leaf for leaf in returned if not is_kept(leaf)), None)
+        return "" if strange is None else f"a {type(strange).__name__} is returned, which is neither a tensor, a number or text, nor a known container of them"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
         return Compiled(copy.deepcopy(self._fn, memo), self._specs, self._dynamic, self._fullgraph, self._optimize, self._audit)
@@ -306,10 +310,15 @@ class Compiled:
             outputs = Outputs(kept, returned)
             results = outputs.tensors(returned)
             after = Surroundings(self._fn, fixed)
-            why = text(lib.clikart_capture_obstacle()) or self._unrepeatable(returned, before, after)
+            why = text(lib.clikart_capture_obstacle()) or self._not_kept(returned)
             if copies.changed():
                 copies.write_back()
                 why = why or "a container among the arguments is changed"
+            if not why and (bound := before.moved(after)):
+                if not self._fullgraph and not self._set_up:
+                    self._set_up = True
+                    return result
+                why = f"'{bound}' is bound to something else meanwhile"
             if why and self._fullgraph:
                 raise ClikaRTRuntimeError(f"compile: {why}, which cannot be recorded into a graph")
             if why:
@@ -318,13 +327,16 @@ class Compiled:
                         self._why = why
                 return result
             any_sizes = self._dynamic and not check(lib.clikart_capture_sizes_asked())
+            holds_for = ""
+            if self._dynamic and not any_sizes:
+                place = text(lib.clikart_capture_size_place())
+                holds_for = f"; it holds for these sizes only, as a size is looked at{', at ' + place if place else ''}"
             out_names = numbered("output", len(results)) if self._specs is not None else outputs.names()
             after.keep(before)
             graph = recording.end(results, out_names, self._optimize, any_sizes)
             entry = _Entry(graph, outputs, after, any_sizes and any(node.in_place for node in graph.nodes()))
-        self._store(
-            key if any_sizes else sized, entry, entries, [f"{name} is {_shown(leaf)}" for name, leaf in zip(all_names, leaves, strict=True)], bound_anew
-        )
+        seen = [f"{name} is {_shown(leaf)}" for name, leaf in zip(all_names, leaves, strict=True)]
+        self._store(key if any_sizes else sized, entry, entries, seen, bound_anew, holds_for)
         return result
 
 

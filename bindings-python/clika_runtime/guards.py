@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 import itertools
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from .tensor import Tensor
 __all__ = ["Surroundings"]
 
 _LONGEST = 256  # elements of a list or dict that are looked at
+_MOST = 4096  # things; functions that are called by name are not looked into when there are more
 _VALUES = (bool, int, float, complex, str, bytes, type(None), DType, Device)
 _Name = tuple[Any, ...]
 
@@ -26,8 +28,9 @@ class Surroundings:
     """The tensors, modules and numbers that a function names, and those in objects among its arguments.
 
     Looked at are the function's own globals, what it encloses, its defaults, the object that a method belongs to or that is called,
-    what a partial holds, and the attributes of modules and of such objects.  Of functions that it calls by global names it only
-    matters that they are the same ones; of lists and dicts the first 256 elements are looked at.
+    what a partial holds, the attributes of modules and of such objects, and those of other objects that it names (``config.rate``).  The
+    functions that it calls by name are looked at as it is, unless they are of a library; what they gather in containers is not.  Of lists
+    and dicts the first 256 elements are looked at.
     """
 
     def __init__(self, fn: Callable[..., Any], arguments: Sequence[Any]) -> None:
@@ -41,6 +44,8 @@ class Surroundings:
         self._attributes: list[tuple[Any, str, Any]] = []  # of what has no dict of its own, or inherits them
         self._handles: list[tuple[Parameter, Any]] = []
         self._lengths: list[tuple[Any, int]] = []
+        self._helpers: list[_Name] = []  # functions that are called by name
+        self._helping = False  # one of them is looked into
         self._moved: set[_Name] = set()
         self._records: list[_Name] = []
         self._arguments = [a for a in arguments if not isinstance(a, (*_VALUES, Tensor, type))]
@@ -89,7 +94,8 @@ class Surroundings:
             if not _same(now._found.get(name, now), key):
                 return _shown(name)
         for name in now._found.keys() - self._found.keys():
-            if name not in self._moved and not any(name[: len(record)] == record for record in self._records):
+            gathered = any(name[: len(place)] == place for place in (*self._records, *self._helpers))
+            if name not in self._moved and not gathered:
                 return _shown(name)
         return ""
 
@@ -102,7 +108,8 @@ class Surroundings:
         lists = {name[:-1] for name in after._found if name[-1:] == ("length",) and after._found[name][0] is list}
         for name in after._found.keys() - self._found.keys():
             added = any(name[:i] in lists for i in range(len(name)))
-            if not added or type(after._found[name]) is not tuple:
+            helped = any(name[: len(helper)] == helper for helper in after._helpers)
+            if not helped and (not added or type(after._found[name]) is not tuple):
                 return _shown(name)
         return ""
 
@@ -144,11 +151,12 @@ class Surroundings:
             self._found[name] = value
 
     def _look_into_container(self, value: Any, name: _Name) -> None:
-        self._found[(*name, "length")] = (type(value), len(value))
+        if not self._helping:
+            self._found[(*name, "length")] = (type(value), len(value))
         if id(value) in self._seen:
             return
         self._seen.add(id(value))
-        if not isinstance(value, tuple):  # which stays what it is
+        if not isinstance(value, tuple) and not self._helping:  # a tuple stays what it is
             self._lengths.append((value, len(value)))
         elements = value.items() if isinstance(value, dict) else enumerate(value)
         for key, part in itertools.islice(elements, _LONGEST):
@@ -167,20 +175,66 @@ class Surroundings:
                 continue
             self._cells.append((cell, value))
             self._look(value, (*name, used))
-        for used in _globals_of(fn.__code__):
-            if used in fn.__globals__:
+        cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+        for used, attributes in _names_of(fn.__code__):
+            if used in cells:
+                try:
+                    value = cells[used].cell_contents
+                except ValueError:
+                    continue
+            elif used in fn.__globals__:
                 value = fn.__globals__[used]
-                self._slots.append((fn.__globals__, used, value))
-                if isinstance(value, (types.FunctionType, types.ModuleType)):
-                    self._found[(*name, used)] = value
-                else:
-                    self._look(value, (*name, used))
+                if not attributes:
+                    self._slots.append((fn.__globals__, used, value))
+                    self._look_at_named(value, (*name, used))
+            else:
+                continue
+            self._look_along(value, attributes, (*name, used))
         self._lengths.append((fn.__dict__, len(fn.__dict__)))
         for own, value in list(fn.__dict__.items()):
             if own != "__wrapped__":
                 self._look_at(fn.__dict__, own, value, (*name, own))
+        self._attributes += [(fn, "__defaults__", fn.__defaults__), (fn, "__kwdefaults__", fn.__kwdefaults__)]
         for i, value in enumerate((*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values())):
             self._look(value, (*name, f"default {i}"))
+
+    def _look_at_named(self, value: Any, name: _Name) -> None:
+        """What stands behind a global name, or an attribute."""
+        if isinstance(value, types.FunctionType):
+            self._found[name] = value
+            if _is_of_library(value.__module__) or id(value) in self._seen or len(self._slots) > _MOST:
+                return
+            self._seen.add(id(value))
+            self._helpers.append(name)
+            outer, self._helping = self._helping, True
+            self._look_into_function(value, name)
+            self._helping = outer
+        elif isinstance(value, types.ModuleType):
+            self._found[name] = value
+        else:
+            self._look(value, name)
+
+    def _look_along(self, owner: Any, attributes: tuple[str, ...], name: _Name) -> None:
+        """What is found from an object by these attributes, one after another."""
+        for attribute in attributes:
+            if isinstance(owner, (Module, Tensor, list, tuple, dict, *_VALUES)):  # which are looked at as a whole, or by their type
+                return
+            if isinstance(owner, (types.ModuleType, type)) and _is_of_library(owner.__module__ if isinstance(owner, type) else owner.__name__):
+                return
+            name = (*name, attribute)
+            held = getattr(owner, "__dict__", {})
+            if attribute in held:
+                value = held[attribute]
+                self._slots.append((held, attribute, value))
+            else:
+                classes = owner.__mro__ if isinstance(owner, type) else type(owner).__mro__
+                found = next((vars(cls)[attribute] for cls in classes if attribute in vars(cls)), self)
+                if not isinstance(found, (types.MemberDescriptorType, Tensor, *_VALUES)) or not hasattr(owner, attribute):
+                    return  # a method, or what is computed
+                value = getattr(owner, attribute)
+                self._attributes.append((owner, attribute, value))
+            self._look_at_named(value, name)
+            owner = value
 
     def _look_into(self, value: Any, name: _Name) -> None:
         """Into a module, or an object with attributes."""
@@ -213,13 +267,30 @@ class Surroundings:
 
 
 @functools.lru_cache(maxsize=4096)
-def _globals_of(code: types.CodeType) -> tuple[str, ...]:
-    """The global names that a function reads, and the functions that are written in it."""
-    names = {str(i.argval) for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+def _names_of(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The names that a function, and those that are written in it, read from outside, each alone and with the attributes it takes of it."""
+    names: set[tuple[str, tuple[str, ...]]] = set()
+    chain: list[str] = []
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+            chain = [str(instruction.argval)]
+            names.add((chain[0], ()))
+        elif chain and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            chain.append(str(instruction.argval))
+            names.add((chain[0], tuple(chain[1:])))
+        elif instruction.opname not in ("CACHE", "PUSH_NULL"):
+            chain = []
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            names.update(_globals_of(constant))
-    return tuple(sorted(names))
+            names.update(_names_of(constant))
+    longest = {name for name in names if not any(name[0] == n[0] and n[1][: len(name[1])] == name[1] and len(n[1]) > len(name[1]) for n in names)}
+    return tuple(sorted(longest | {(root, ()) for root, _ in names}))
+
+
+def _is_of_library(module: str | None) -> bool:
+    """Whether code does not change while a program runs."""
+    root = (module or "").partition(".")[0]
+    return root in ("clika_runtime", "numpy", "torch", "builtins") or root in sys.stdlib_module_names
 
 
 def _shown(name: _Name) -> str:

@@ -97,8 +97,14 @@ def _beyond_numpy(who: str, shape: tuple[int, ...], error: Exception) -> ClikaRT
     return kind(f"{who}: NumPy makes no array of shape {list(shape)}: {error}")
 
 
+def _asked(size: Any) -> Any:
+    if origins:  # a graph that is recorded holds for this size only
+        attend()
+    return size
+
+
 def _dims(handle: Any, which: Any) -> tuple[int, ...]:
-    return tuple(check_pointer(which(handle))[0 : lib.clikart_tensor_rank(handle)])
+    return tuple(_asked(check_pointer(which(handle)))[0 : lib.clikart_tensor_rank(handle)])
 
 
 def wait_writable(handle: Any, who: str) -> None:
@@ -175,8 +181,7 @@ class Tensor(Operators, Shorthands, Methods):
     def numel(self) -> int:
         """The number of elements."""
         self._settle_size()
-        count: int = lib.clikart_tensor_numel(self._handle)
-        return count
+        return int(_asked(lib.clikart_tensor_numel(self._handle)))
 
     if TYPE_CHECKING:
 
@@ -201,8 +206,7 @@ class Tensor(Operators, Shorthands, Methods):
 
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order without gaps."""
-        contiguous: bool = lib.clikart_tensor_is_contiguous(self._handle)
-        return contiguous
+        return bool(_asked(lib.clikart_tensor_is_contiguous(self._handle)))
 
     def _settle_size(self) -> None:
         if not lib.clikart_tensor_size_known(self._handle):

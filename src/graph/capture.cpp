@@ -62,7 +62,19 @@ public:
 
     void born(Tensor& tensor) noexcept override { tensor.recorded = {id, kBorn}; }
 
-    void size_asked(const Tensor& tensor) noexcept override { sizes_asked |= tensor.recorded.capture == id; }
+    void size_asked(const Tensor& tensor) noexcept override {
+        if (sizes_asked || tensor.recorded.capture != id) return;
+        sizes_asked = true;
+        try {
+            size_place_ = current_origin();
+        } catch (...) {  // then nobody learns where
+        }
+    }
+    /// Where that was first, as far as it was told.
+    std::string size_place() const {
+        const std::string* const place = size_place_ ? size_place_->text() : nullptr;
+        return place ? *place : "";
+    }
 
     /// Why the graph was given up, and where, as far as that was told; empty when it was not.
     std::string obstacle() const {
@@ -155,6 +167,7 @@ private:
     static constexpr size_t kBorn = SIZE_MAX;  // the place of tensors made of host data
     const bool strict_;
     Ref<Origin> where_;
+    Ref<Origin> size_place_;
     uint64_t recorded_ = 1;
     std::unordered_set<const Storage*> written_;  // where calls are not run
     std::vector<Ref<Tensor>> twins_;              // where calls are run: the stand-ins of all their results
@@ -241,6 +254,10 @@ std::string obstacle() {
 
 bool sizes_asked() {
     return require().sizes_asked;
+}
+
+std::string size_place() {
+    return require().size_place();
 }
 
 Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> output_names, const GraphOptions& options) {

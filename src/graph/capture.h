@@ -27,6 +27,8 @@ bool active() noexcept;
 std::string obstacle();
 /// Whether somebody asked for sizes of what is computed from inputs, so that the graph may hold only for them.
 bool sizes_asked();
+/// Where that was first, as far as it was told, else empty.
+std::string size_place();
 
 /// Ends the capture and freezes what the outputs depend on; the thread computes again, also when this throws.
 /// Throws RuntimeError for a graph that was given up.

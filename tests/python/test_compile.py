@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import threading
+import warnings
 from typing import Any
 
 import pytest
@@ -372,3 +373,37 @@ def test_the_capture_taken_last_is_not_taken_for_others():
         assert listed([x])[0].tolist() == [1.0] * 2 and listed((x,))[0].tolist() == [2.0] * 2
     with pytest.raises(crt.ClikaRTTypeError, match="float64"):
         listed([crt.ones(2, dtype=crt.float64)])
+
+
+def test_it_says_why_a_graph_does_not_hold_for_all_sizes():
+    def fn(x):
+        y = x * 2
+        return y / y.shape[0]
+
+    step = crt.compile(fn, dynamic=True)
+    step(crt.ones(3)), step(crt.ones(4))
+    line = f"{__file__}:{fn.__code__.co_firstlineno + 2}"
+    only = f"; it holds for these sizes only, as a size is looked at, at {line}"
+    assert step.explain().splitlines() == [f"capture 1: the first call{only}", f"capture 2: x is float32 [4], was float32 [3]{only}"]
+    for look in (len, lambda x: x.numel(), lambda x: x.is_contiguous(), lambda x: crt.zeros_like(x), lambda x: x.stride()):
+        step = crt.compile(lambda x, look=look: (look(x), x + 1)[1], dynamic=True)
+        step(crt.ones(3))
+        assert f"as a size is looked at, at {__file__}:" in step.explain()
+    step = crt.compile(lambda x: x + 1, dynamic=True)
+    step(crt.ones(3))
+    assert step.explain() == "capture 1: the first call"
+
+
+def test_many_captures_are_told_once():
+    step = crt.compile(lambda x: x * 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in range(1, 9):
+            step(crt.ones(n))
+    with pytest.warns(RuntimeWarning, match=r"^compile: .*<lambda> is captured for the 9th time: x is float32 \[9\], was float32 \[8\]; explain\(\)") as told:
+        step(crt.ones(9))
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in range(10, 20):
+            step(crt.ones(n))

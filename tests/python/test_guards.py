@@ -223,3 +223,105 @@ def test_layouts_and_devices_are_part_of_the_key():
     assert [str(device(stand_in).device) for _ in range(2)] == ["meta", "meta"] and device.state is State.Fallback
     inner = crt.compile(lambda x: crt.full((2,), 1.0, device="meta"))
     assert [str(inner(ONE).device) for _ in range(2)] == ["meta", "meta"]
+
+
+class Config:
+    rate = 1.0
+
+    def __init__(self):
+        self.shift, self.inner, self.w = 0.0, None, ONE
+
+    def scaled(self, x):
+        return x * self.shift
+
+
+config = Config()
+config.inner = Config()
+table = {"by": 1.0}
+lazy = None
+times = 0
+
+
+def helper(x, factor=1.0):
+    return other_helper(x) * config.inner.shift * factor + table["by"]
+
+
+def other_helper(x):
+    return x + config.w
+
+
+def lazily(x):
+    global lazy  # noqa: PLW0603
+    if lazy is None:
+        lazy = crt.full((2,), 3.0)
+    return x + lazy
+
+
+def counts(x):
+    global times  # noqa: PLW0603
+    times += 1
+    return x + times
+
+
+def test_attributes_of_objects_that_a_function_names(monkeypatch):
+    enclosed = Config()
+
+    class Settings(Config):
+        gain = 1.0
+
+    def fn(x):
+        return x * config.shift + config.inner.w * config.rate - enclosed.w * Settings.gain * Settings.rate
+
+    step = crt.compile(fn)
+    for change in (
+        lambda: None,
+        lambda: monkeypatch.setattr(config, "shift", 2.0),
+        lambda: monkeypatch.setattr(config.inner, "w", TEN),
+        lambda: monkeypatch.setattr(Config, "rate", 5.0),
+        lambda: setattr(enclosed, "w", TEN),
+        lambda: setattr(Settings, "gain", 7.0),
+        lambda: setattr(Settings, "rate", 3.0),
+        lambda: monkeypatch.setattr(config, "inner", Config()),
+    ):
+        change()
+        same(step(ONE), fn(ONE))
+        same(step(ONE), fn(ONE))
+    assert step.state is State.Compiled and "config.inner.w" in step.explain()
+    before = step.recapture_count
+    monkeypatch.setattr(config.inner, "shift", 9.0)  # which the function does not take
+    same(step(ONE), fn(ONE))
+    assert step.recapture_count == before
+
+
+def test_what_helpers_name_may_change(monkeypatch):
+    def fn(x):
+        return helper(x) + 1
+
+    step = crt.compile(fn)
+    for change in (
+        lambda: None,
+        lambda: monkeypatch.setattr(config.inner, "shift", 2.0),
+        lambda: monkeypatch.setattr(config, "w", TEN),
+        lambda: monkeypatch.setitem(table, "by", 7.0),
+        lambda: monkeypatch.setitem(globals(), "other_helper", lambda x: x * 5),
+        lambda: monkeypatch.setattr(helper, "__defaults__", (4.0,)),
+    ):
+        change()
+        same(step(ONE), fn(ONE))
+        same(step(ONE), fn(ONE))
+    assert step.state is State.Compiled and step.recapture_count == 5
+    monkeypatch.setitem(table, "another", 1.0)  # what helpers gather is no reason
+    same(step(ONE), fn(ONE))
+    assert step.recapture_count == 5
+
+
+def test_what_is_set_up_at_the_first_call_is_no_obstacle(monkeypatch):
+    monkeypatch.setitem(globals(), "lazy", None)
+    step = crt.compile(lambda x: lazily(x) * 2)
+    for _ in range(3):
+        same(step(ONE), (ONE + 3) * 2)
+    assert step.state is State.Compiled and step.recapture_count == 0
+    monkeypatch.setitem(globals(), "times", 0)
+    step = crt.compile(lambda x: counts(x))
+    assert [(step(ONE) - ONE).tolist()[0] for _ in range(4)] == [1.0, 2.0, 3.0, 4.0]
+    assert step.state is State.Fallback and "times" in step.fallback_reason

@@ -331,6 +331,9 @@ CLIKART_API const char* clikart_capture_obstacle(void);
 /* 1 when shape, strides or number of elements of something that depends on an input were asked for, so that the graph may
  * hold only for these sizes, 0 when not, -1 with an error. */
 CLIKART_API int clikart_capture_sizes_asked(void);
+/* Where that was first, as far as clikart_tell_origin or a tag told, else ""; NULL with an error without a recording.  Valid until the
+ * thread's next call of this. */
+CLIKART_API const char* clikart_capture_size_place(void);
 /* Ends the recording, also when it fails, and returns what the outputs depend on as a graph. */
 CLIKART_API clikart_graph* clikart_capture_end(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs);
 typedef struct clikart_graph_options {
