@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import enum
 import functools
@@ -11,7 +12,7 @@ import threading
 import types
 import warnings
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -20,7 +21,7 @@ from ._library import c_text, check, ffi, lib, text
 from .capture import Copies, NoKeyError, Outputs, Recording, argument_names, fixed_key, is_kept, numbered, optimization, require_list
 from .dtype import DType
 from .graph import ModelGraph
-from .guards import Surroundings
+from .guards import Surroundings, Wrapper
 from .pytree import take_apart, tree_flatten, tree_unflatten
 from .tensor import Size, Tensor, wrap
 
@@ -91,7 +92,11 @@ class _Again:
 
     def run(self, args: tuple[Any, ...]) -> list[Tensor] | None:
         """The results, if that is the capture for these arguments."""
-        tensors = args[0] if self._listed and len(args) == 1 and type(args[0]) is list else args
+        tensors: Sequence[Any] = args
+        if self._listed:
+            if len(args) != 1 or type(args[0]) is not list:
+                return None
+            tensors = args[0]
         if len(tensors) != self._count:
             return None
         handles = [t._handle for t in tensors if type(t) is Tensor]
@@ -100,7 +105,7 @@ class _Again:
         return self.entry.graph.run_like(handles, self._layouts)
 
 
-class Compiled:
+class Compiled(Wrapper):
     """What :func:`compile` makes of a function: called like it.  Any number of threads may call it."""
 
     def __init__(self, fn: Callable[..., Any], specs: Sequence[TensorSpec] | None, dynamic: bool, fullgraph: bool, optimize: int, audit: float) -> None:
@@ -118,7 +123,8 @@ class Compiled:
         self._lock = threading.RLock()  # guards the changes of what follows; again in a thread, as the garbage collector may run anything
         self._captures = 0
         self._why = ""
-        self._set_up = False  # a call bound something anew, which may have been to set it up; what does so again cannot be recorded
+        self._set_up = False  # the last call bound something anew, which may have been to set it up; what does so again cannot be recorded
+        self._open = self._closed = 0  # captures under way, and twice those that are over
         self._last: ModelGraph | None = None
         self._seen: list[str] = []  # what the last capture was for
         self._events: deque[str] = deque(maxlen=_KEPT)
@@ -174,9 +180,10 @@ class Compiled:
             before = self._entries, self._last  # released when the lock is free again
             self._entries = {}
             self._captures, self._why, self._last, self._set_up = 0, "", None, False
+            again, self._again = self._again, None
             self._seen = []
             self._events.clear()
-        del before
+        del before, again
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         again = self._again
@@ -187,21 +194,25 @@ class Compiled:
             return self._fn(*args, **kwargs)
         if self._specs is not None:
             self._check_list(args, kwargs)
+        try:
+            return self._replay(args, kwargs)
+        except NoKeyError as error:  # before the function ran
+            self._give_up(str(error))
+            return self._fn(*args, **kwargs)
+
+    def _replay(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs the graph for these arguments, or captures one.  Raises NoKeyError where they, or what the function names, cannot be known again."""
         leaves, structure = _apart(args, kwargs)
         handles: list[Any] = []
         fixed: list[Any] = []
         kinds: list[Any] = []
-        try:
-            for leaf in leaves:
-                if isinstance(leaf, Tensor):
-                    handles.append(leaf._handle)
-                    kinds.append(type(leaf))
-                else:
-                    kinds.append(fixed_key(leaf))
-                    fixed.append(leaf)
-        except NoKeyError as error:
-            self._give_up(str(error))
-            return self._fn(*args, **kwargs)
+        for leaf in leaves:
+            if isinstance(leaf, Tensor):
+                handles.append(leaf._handle)
+                kinds.append(type(leaf))
+            else:
+                kinds.append(fixed_key(leaf))
+                fixed.append(leaf)
         given = ffi.new("clikart_tensor*[]", handles)
         layouts = _layouts(given, len(handles))
         sized = (tuple(structure), tuple(kinds), layouts)
@@ -213,7 +224,7 @@ class Compiled:
         bound_anew = ""
         if entry is not None:
             if not entry.taken.untouched(fixed):
-                now = Surroundings(self._fn, fixed)
+                now = self._surroundings(fixed)
                 if not (bound_anew := entry.taken.changed(now)):
                     entry.taken.move_to(now)
             if not bound_anew:
@@ -257,6 +268,7 @@ class Compiled:
         with self._lock:
             if entries is self._entries and (was is None or bound_anew):  # no reset, and no other thread's capture of the same, meanwhile
                 self._captures += 1
+                self._set_up = False
                 reason = _reason(self._seen, seen, bound_anew)
                 many = self._captures == _MANY
                 self._events.append(f"capture {self._captures}: {reason}{holds_for}")
@@ -265,7 +277,7 @@ class Compiled:
         del last, was  # whose ends may run anything: after the lock
         if many:
             name = getattr(self._fn, "__qualname__", type(self._fn).__name__)
-            warnings.warn(f"compile: {name} is captured for the {_MANY}th time: {reason}{holds_for}; explain() has all captures", RuntimeWarning, stacklevel=4)
+            warnings.warn(f"compile: {name} is captured for the {_MANY}th time: {reason}{holds_for}; explain() has all captures", RuntimeWarning, stacklevel=5)
 
     @staticmethod
     def _not_kept(returned: list[Any]) -> str:
@@ -290,15 +302,34 @@ class Compiled:
             if tensor.ndim != len(spec.shape):
                 raise ClikaRTValueError(f"compile: input '{spec.name}' has the shape {list(tensor.shape)}, expected one like {list(spec.shape)}")
 
+    def _surroundings(self, fixed: list[Any]) -> Surroundings:
+        try:
+            return Surroundings(self._fn, fixed)
+        except Exception as error:  # of objects of the user's
+            raise NoKeyError(f"what the function names cannot be looked at: {type(error).__name__}: {error}") from error
+
+    @contextlib.contextmanager
+    def _watching(self) -> Iterator[Callable[[], bool]]:
+        """Tells whether no other thread captured meanwhile, which may bind what this one does not."""
+        with self._lock:
+            self._open += 1
+            others = self._closed + self._open
+        try:
+            yield lambda: others == self._closed + self._open
+        finally:
+            with self._lock:
+                self._open -= 1
+                self._closed += 2
+
     def _capture(self, args: Any, kwargs: Any, key: Hashable, sized: Hashable, fixed: list[Any], entries: dict[Hashable, _Entry], bound_anew: str) -> Any:
         """Runs the function, and records it meanwhile."""
-        before = Surroundings(self._fn, fixed)
+        before = self._surroundings(fixed)
         leaves, spec = tree_flatten((args, kwargs))
         positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         all_names = [s.name for s in self._specs] if self._specs is not None else argument_names(self._fn, spec)
         names = [all_names[i] for i in positions]
         given = list(leaves)
-        with Recording("compile", lambda: int(lib.clikart_capture_begin_running(self._fullgraph))) as recording:
+        with self._watching() as is_alone, Recording("compile", lambda: int(lib.clikart_capture_begin_running(self._fullgraph))) as recording:
             for name, i in zip(names, positions, strict=True):
                 given[i] = wrap(lib.clikart_capture_value(c_text(name, "compile"), leaves[i]._handle))
             own = tree_unflatten(spec, given)
@@ -309,14 +340,18 @@ class Compiled:
             returned, kept = tree_flatten(result)
             outputs = Outputs(kept, returned)
             results = outputs.tensors(returned)
-            after = Surroundings(self._fn, fixed)
             why = text(lib.clikart_capture_obstacle()) or self._not_kept(returned)
+            try:
+                after = self._surroundings(fixed)
+            except NoKeyError as error:
+                after, why = before, why or str(error)
             if copies.changed():
                 copies.write_back()
                 why = why or "a container among the arguments is changed"
             if not why and (bound := before.moved(after)):
-                if not self._fullgraph and not self._set_up:
-                    self._set_up = True
+                forgiven = not (self._set_up and is_alone())
+                self._set_up = True
+                if forgiven and not self._fullgraph:
                     return result
                 why = f"'{bound}' is bound to something else meanwhile"
             if why and self._fullgraph:

@@ -16,21 +16,31 @@ from .dtype import DType
 from .nn.module import Module, Parameter
 from .tensor import Tensor
 
-__all__ = ["Surroundings"]
+__all__ = ["Surroundings", "Wrapper"]
 
 _LONGEST = 256  # elements of a list or dict that are looked at
 _MOST = 4096  # things; functions that are called by name are not looked into when there are more
 _VALUES = (bool, int, float, complex, str, bytes, type(None), DType, Device)
 _Name = tuple[Any, ...]
+_FIRST = "<first>"  # stands for a function's first argument, whatever its name
+
+
+class Wrapper:
+    """Calls a function, and is looked at as that: what else it holds makes no difference."""
+
+    _fn: Callable[..., Any]
 
 
 class Surroundings:
     """The tensors, modules and numbers that a function names, and those in objects among its arguments.
 
     Looked at are the function's own globals, what it encloses, its defaults, the object that a method belongs to or that is called,
-    what a partial holds, the attributes of modules and of such objects, and those of other objects that it names (``config.rate``).  The
-    functions that it calls by name are looked at as it is, unless they are of a library; what they gather in containers is not.  Of lists
-    and dicts the first 256 elements are looked at.
+    what a partial holds, the attributes of modules and of such objects, and those that it takes of other objects that it names
+    (``config.rate``).  The functions and methods that it calls by name are looked at as it is, unless they are of a library.  Of lists and
+    dicts the first 256 elements are looked at.  Not looked at is what is found under a name of its own only (``c = config; c.rate``).
+
+    Raises:
+        Exception: what objects of the user's raise when they are looked at.
     """
 
     def __init__(self, fn: Callable[..., Any], arguments: Sequence[Any]) -> None:
@@ -44,8 +54,9 @@ class Surroundings:
         self._attributes: list[tuple[Any, str, Any]] = []  # of what has no dict of its own, or inherits them
         self._handles: list[tuple[Parameter, Any]] = []
         self._lengths: list[tuple[Any, int]] = []
-        self._helpers: list[_Name] = []  # functions that are called by name
+        self._helpers: list[tuple[types.FunctionType, _Name, Any]] = []  # functions that are called by name, and what they are methods of
         self._helping = False  # one of them is looked into
+        self._gathering: list[_Name] = []  # their containers
         self._moved: set[_Name] = set()
         self._records: list[_Name] = []
         self._arguments = [a for a in arguments if not isinstance(a, (*_VALUES, Tensor, type))]
@@ -53,18 +64,23 @@ class Surroundings:
         for i, argument in enumerate(self._arguments):
             if isinstance(argument, (types.FunctionType, types.MethodType, functools.partial)):
                 self._look(argument, ("argument", i))
-            elif hasattr(argument, "__dict__") or hasattr(type(argument), "__slots__"):
+            elif not isinstance(argument, types.ModuleType) and (hasattr(argument, "__dict__") or hasattr(type(argument), "__slots__")):
                 self._look_into(argument, ("argument", i))
+        self._helping = True  # after all that the function itself names
+        for helper, name, owner in self._helpers:
+            if len(self._slots) < _MOST:
+                self._look_into_function(helper, name, owner)
         self._holds: Callable[[], bool] | None = None  # all of that as one expression, made when it is first asked for
 
     def untouched(self, arguments: Sequence[Any]) -> bool:
         """Whether all is where it was; if not, it may still be equal."""
-        if self._holds is None:
-            self._holds = self._expression()
+        holds = self._holds
+        if holds is None:
+            holds = self._holds = self._expression()
         try:
-            if not self._holds():
+            if not holds():
                 return False
-        except (KeyError, IndexError, ValueError):  # a key that is gone, a cell without a value
+        except Exception:  # a key that is gone, a cell without a value, or what an object of the user's does
             return False
         if not arguments and not self._arguments:
             return True
@@ -80,7 +96,14 @@ class Surroundings:
             names[name] = value
             return name
 
-        terms = [f"{named(holder)}[{named(key)}] is {named(value)}" for holder, key, value in self._slots]
+        def element(holder: Any) -> str:  # not what a class derived from dict or list makes of it, which may be to put it there
+            if isinstance(holder, dict) and type(holder) is not dict:
+                return f"dict.get({named(holder)}, %s, dict)"
+            if isinstance(holder, list) and type(holder) is not list:
+                return f"list.__getitem__({named(holder)}, %s)"
+            return f"{named(holder)}[%s]"
+
+        terms = [f"{element(holder) % named(key)} is {named(value)}" for holder, key, value in self._slots]
         terms += [f"{named(cell)}.cell_contents is {named(value)}" for cell, value in self._cells]
         terms += [f"getattr({named(owner)}, {named(attribute)}, None) is {named(value)}" for owner, attribute, value in self._attributes]
         terms += [f"{named(parameter)}._handle is {named(handle)}" for parameter, handle in self._handles]
@@ -94,36 +117,37 @@ class Surroundings:
             if not _same(now._found.get(name, now), key):
                 return _shown(name)
         for name in now._found.keys() - self._found.keys():
-            gathered = any(name[: len(place)] == place for place in (*self._records, *self._helpers))
-            if name not in self._moved and not gathered:
+            if name not in self._moved and not any(name[: len(record)] == record for record in self._records):
                 return _shown(name)
         return ""
 
     def moved(self, after: Surroundings) -> str:
         """The name of something that was bound anew or came into being meanwhile, which a replay would not do; empty when nothing
-        was.  What is no tensor may be added to lists: they are more often records than parameters."""
+        was.  What is no tensor may be added to lists: they are more often records than parameters; and helpers may gather what they like."""
         for name, key in self._found.items():
             if name[-1:] != ("length",) and not _same(after._found.get(name, after), key):
                 return _shown(name)
         lists = {name[:-1] for name in after._found if name[-1:] == ("length",) and after._found[name][0] is list}
         for name in after._found.keys() - self._found.keys():
             added = any(name[:i] in lists for i in range(len(name)))
-            helped = any(name[: len(helper)] == helper for helper in after._helpers)
-            if not helped and (not added or type(after._found[name]) is not tuple):
+            gathered = any(name[: len(place)] == place for place in after._gathering)
+            if not gathered and (not added or type(after._found[name]) is not tuple):
                 return _shown(name)
         return ""
 
     def keep(self, before: Surroundings) -> None:
-        """Forgets what is not as it was before: the lengths of lists that the function adds to."""
-        self._moved = {name for name in self._found if not _same(before._found.get(name, before), self._found[name])}
-        self._records = [name[:-1] for name in self._moved if name[-1:] == ("length",)]
+        """Forgets what is not as it was before: the lengths of containers that the function adds to, and what it adds to lists.  What it
+        set up otherwise has to stay as it is now."""
+        moved = {name for name in self._found if not _same(before._found.get(name, before), self._found[name])}
+        self._records = [name[:-1] for name in moved if name[-1:] == ("length",)]
+        lists = [record for record in self._records if self._found[(*record, "length")][0] is list]
+        self._moved = {name for name in moved if name[-1:] == ("length",) or name in before._found or any(name[: len(record)] == record for record in lists)}
         self._found = {name: key for name, key in self._found.items() if name not in self._moved}
 
     def move_to(self, now: Surroundings) -> None:
         """All is what it was, but elsewhere."""
-        self._slots, self._cells, self._handles, self._lengths = now._slots, now._cells, now._handles, now._lengths
-        self._attributes, self._arguments = now._attributes, now._arguments
-        self._holds = None
+        self._arguments = now._arguments
+        self._holds = now._expression()
 
     def _look(self, value: Any, name: _Name) -> None:
         if isinstance(value, (*_VALUES, np_generic())):
@@ -135,31 +159,40 @@ class Surroundings:
         elif isinstance(value, (list, tuple, dict)):
             self._look_into_container(value, name)
         elif isinstance(value, functools.partial):
+            self._found[(*name, "partial")] = (len(value.args), tuple(value.keywords))
             for i, part in enumerate((value.func, *value.args, *value.keywords.values())):
                 self._look(part, (*name, i))
         elif isinstance(value, types.MethodType):
             self._look_into(value.__self__, (*name, "self"))
-            self._look(value.__func__, name)
+            if isinstance(value.__func__, types.FunctionType):
+                self._look_at_function(value.__func__, name, value.__self__)
+            else:
+                self._look(value.__func__, name)
         elif isinstance(value, types.FunctionType):
-            self._found[name] = value.__code__
-            if id(value) not in self._seen:
-                self._seen.add(id(value))
-                self._look_into_function(value, name)
+            self._look_at_function(value, name)
+        elif isinstance(value, Wrapper):
+            self._look_at_named(value._fn, name)
         elif isinstance(value, Module) or not name:
             self._look_into(value, name)
         else:
             self._found[name] = value
+            call = getattr(type(value), "__call__", None)  # noqa: B004
+            if isinstance(call, types.FunctionType) and id(value) not in self._seen:
+                self._look_along(value, ("__call__",), name)
 
     def _look_into_container(self, value: Any, name: _Name) -> None:
-        if not self._helping:
-            self._found[(*name, "length")] = (type(value), len(value))
+        self._found[(*name, "length")] = (type(value), len(value))
+        if self._helping:
+            self._gathering.append(name)
         if id(value) in self._seen:
             return
         self._seen.add(id(value))
-        if not isinstance(value, tuple) and not self._helping:  # a tuple stays what it is
+        if not isinstance(value, tuple):  # which stays what it is
             self._lengths.append((value, len(value)))
-        elements = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, part in itertools.islice(elements, _LONGEST):
+        elements = dict.items(value) if isinstance(value, dict) else enumerate(value)
+        for key, part in list(itertools.islice(elements, _LONGEST)):  # another thread may add to it
+            if len(self._slots) > _MOST:
+                return
             self._look_at(value, key, part, (*name, key))
 
     def _look_at(self, holder: Any, key: Any, value: Any, name: _Name) -> None:
@@ -167,7 +200,16 @@ class Surroundings:
             self._slots.append((holder, key, value))
         self._look(value, name)
 
-    def _look_into_function(self, fn: types.FunctionType, name: _Name) -> None:
+    def _look_at_function(self, value: types.FunctionType, name: _Name, owner: Any = None) -> None:
+        self._found[name] = value.__code__
+        if id(value) not in self._seen:
+            self._seen.add(id(value))
+            self._look_into_function(value, name, owner)
+
+    def _look_into_function(self, fn: types.FunctionType, name: _Name, owner: Any = None) -> None:
+        """`owner`: what it is a method of."""
+        self._found[(*name, "code")] = fn.__code__
+        self._attributes.append((fn, "__code__", fn.__code__))
         for used, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
             try:
                 value = cell.cell_contents
@@ -177,6 +219,10 @@ class Surroundings:
             self._look(value, (*name, used))
         cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
         for used, attributes in _names_of(fn.__code__):
+            if used == _FIRST:
+                if owner is not None and attributes:
+                    self._look_along(owner, attributes, (*name, "self"))
+                continue
             if used in cells:
                 try:
                     value = cells[used].cell_contents
@@ -202,39 +248,59 @@ class Surroundings:
         """What stands behind a global name, or an attribute."""
         if isinstance(value, types.FunctionType):
             self._found[name] = value
-            if _is_of_library(value.__module__) or id(value) in self._seen or len(self._slots) > _MOST:
-                return
-            self._seen.add(id(value))
-            self._helpers.append(name)
-            outer, self._helping = self._helping, True
-            self._look_into_function(value, name)
-            self._helping = outer
+            self._help(value, name)
         elif isinstance(value, types.ModuleType):
             self._found[name] = value
         else:
             self._look(value, name)
 
+    def _help(self, value: Any, name: _Name, owner: Any = None) -> None:
+        """A function that is called by name is looked into later."""
+        if isinstance(value, types.FunctionType) and not _is_of_library(value.__globals__.get("__name__")) and id(value) not in self._seen:
+            self._seen.add(id(value))
+            self._helpers.append((value, name, owner))
+
     def _look_along(self, owner: Any, attributes: tuple[str, ...], name: _Name) -> None:
         """What is found from an object by these attributes, one after another."""
         for attribute in attributes:
-            if isinstance(owner, (Module, Tensor, list, tuple, dict, *_VALUES)):  # which are looked at as a whole, or by their type
+            if isinstance(owner, (Tensor, list, tuple, dict, *_VALUES)):  # which are looked at as a whole
                 return
             if isinstance(owner, (types.ModuleType, type)) and _is_of_library(owner.__module__ if isinstance(owner, type) else owner.__name__):
                 return
             name = (*name, attribute)
+            if isinstance(owner, Module) and (part := {**owner._parameters, **owner._modules}.get(attribute)) is not None:
+                owner = part  # as a whole, too
+                continue
             held = getattr(owner, "__dict__", {})
             if attribute in held:
                 value = held[attribute]
                 self._slots.append((held, attribute, value))
+                if isinstance(value, (property, staticmethod, classmethod)):  # of a class
+                    self._look_at_method(owner, value, name)
+                    return
             else:
                 classes = owner.__mro__ if isinstance(owner, type) else type(owner).__mro__
-                found = next((vars(cls)[attribute] for cls in classes if attribute in vars(cls)), self)
-                if not isinstance(found, (types.MemberDescriptorType, Tensor, *_VALUES)) or not hasattr(owner, attribute):
-                    return  # a method, or what is computed
+                kind = next((cls for cls in classes if attribute in vars(cls)), None)
+                if kind is None:
+                    return
+                found = vars(kind)[attribute]
+                if isinstance(found, (types.FunctionType, property, staticmethod, classmethod)):
+                    self._slots.append((vars(kind), attribute, found))
+                    self._look_at_method(owner, found, name)
+                    return
+                if not isinstance(found, (types.MemberDescriptorType, Tensor, list, dict, tuple, *_VALUES)) or not hasattr(owner, attribute):
+                    return
                 value = getattr(owner, attribute)
                 self._attributes.append((owner, attribute, value))
             self._look_at_named(value, name)
             owner = value
+
+    def _look_at_method(self, owner: Any, method: Any, name: _Name) -> None:
+        """What a method or a property of an object names, and the object's attributes."""
+        function = method.fget if isinstance(method, property) else getattr(method, "__func__", method)
+        self._help(function, name, owner)
+        if not isinstance(owner, type) and not _is_of_library(type(owner).__module__) and len(self._slots) < _MOST:
+            self._look_into(owner, name[:-1])
 
     def _look_into(self, value: Any, name: _Name) -> None:
         """Into a module, or an object with attributes."""
@@ -252,18 +318,20 @@ class Surroundings:
         for own, part in list(attributes.items()):
             if own not in ("_parameters", "_modules"):
                 self._look_at(attributes, own, part, (*name, own))
-        for cls in type(value).__mro__:
-            for own, part in vars(cls).items():
-                if isinstance(part, types.MemberDescriptorType) and hasattr(value, own):  # a slot
+        for cls in value.__mro__ if isinstance(value, type) else type(value).__mro__:
+            for own, part in list(vars(cls).items()):
+                if isinstance(part, types.MemberDescriptorType) and not isinstance(value, type) and hasattr(value, own):  # a slot
                     self._attributes.append((value, own, getattr(value, own)))
                     self._look(getattr(value, own), (*name, own))
-                elif isinstance(part, (Tensor, *_VALUES)) and not own.startswith("__"):
-                    self._look_at(vars(cls), own, part, (*name, "class", cls.__name__, own))
+                elif isinstance(part, (Tensor, list, dict, tuple, *_VALUES)) and not own.startswith("__") and own not in attributes:
+                    shown = getattr(value, own, None)  # which a class derived from this one may have instead
+                    self._attributes.append((value, own, shown))
+                    self._look(shown, (*name, "class", own))
         entry = "forward" if isinstance(value, Module) else "__call__"
         code = getattr(type(value), entry, None)
         if isinstance(code, types.FunctionType):
             self._attributes.append((type(value), entry, code))
-            self._look(code, (*name, "class", entry))
+            self._look_at_function(code, (*name, "class", entry), value)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -275,16 +343,18 @@ def _names_of(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
         if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
             chain = [str(instruction.argval)]
             names.add((chain[0], ()))
-        elif chain and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+        elif instruction.opname.startswith("LOAD_FAST") and code.co_argcount and instruction.argval == code.co_varnames[0]:
+            chain = [_FIRST]
+        elif chain and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR"):
             chain.append(str(instruction.argval))
             names.add((chain[0], tuple(chain[1:])))
-        elif instruction.opname not in ("CACHE", "PUSH_NULL"):
+        elif instruction.opname not in ("CACHE", "PUSH_NULL", "EXTENDED_ARG", "COPY"):
             chain = []
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             names.update(_names_of(constant))
     longest = {name for name in names if not any(name[0] == n[0] and n[1][: len(name[1])] == name[1] and len(n[1]) > len(name[1]) for n in names)}
-    return tuple(sorted(longest | {(root, ()) for root, _ in names}))
+    return tuple(sorted(longest | {(root, ()) for root, _ in names if root != _FIRST}))
 
 
 def _is_of_library(module: str | None) -> bool:
@@ -294,7 +364,7 @@ def _is_of_library(module: str | None) -> bool:
 
 
 def _shown(name: _Name) -> str:
-    return ".".join(str(part) for part in name) or "the function"
+    return ".".join(str(part) if isinstance(part, (str, int)) else type(part).__name__ for part in name) or "the function"
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import functools
+import threading
+
 import numpy as np
 import pytest
 
@@ -310,9 +314,159 @@ def test_what_helpers_name_may_change(monkeypatch):
         same(step(ONE), fn(ONE))
         same(step(ONE), fn(ONE))
     assert step.state is State.Compiled and step.recapture_count == 5
-    monkeypatch.setitem(table, "another", 1.0)  # what helpers gather is no reason
-    same(step(ONE), fn(ONE))
-    assert step.recapture_count == 5
+
+
+values, cache, RATE = [1.0, 2.0], {}, 2.0
+
+
+def total(x):
+    return x * sum(values)
+
+
+def cached(x):
+    if "w" not in cache:
+        cache["w"] = TEN * 2
+    return x * cache["w"]
+
+
+def innermost(x):
+    return x + 5
+
+
+def helper_of_helper(x):
+    return innermost(x) * 2
+
+
+def wraps_another(x):
+    return x * RATE
+
+
+functools.update_wrapper(wraps_another, crt.relu)
+
+
+class Scaler:
+    rates = [2.0]  # noqa: RUF012
+
+    def __init__(self):
+        self.rate, self.inner = 2.0, Config()
+
+    def __call__(self, x):
+        return self.method(x) * RATE
+
+    def method(self, x):
+        return x * self.rate * self.rates[0] + self.inner.shift
+
+    @property
+    def computed(self):
+        return self.rate * RATE
+
+    @staticmethod
+    def fixed(x):
+        return x + RATE
+
+
+scaler = Scaler()
+
+
+def test_what_can_change_behind_names(monkeypatch):
+    """Each change is seen: containers of helpers, caches, methods, properties, partials, code, wrapped functions, compiled ones."""
+    inner = crt.compile(lambda x: x * RATE)
+    bound = functools.partial(lambda x, scale=1.0, shift=0.0: x * scale + shift, scale=2.0)
+    method = scaler.method
+
+    def replaced(x):
+        return x + 1
+
+    def in_the_end(x):
+        return x - 1
+
+    for fn, changes in (
+        (lambda x: total(x) + len(values), [lambda: values.append(3.0), lambda: values.pop()]),
+        (lambda x: cached(x), [lambda: cache.update(w=TEN * 5), lambda: cache.clear()]),
+        (lambda x: wraps_another(x), [lambda: monkeypatch.setitem(globals(), "RATE", 5.0)]),
+        (lambda x: scaler(x) + 1, [lambda: setattr(scaler, "rate", 3.0), lambda: setattr(scaler.inner, "shift", 4.0), lambda: Scaler.rates.insert(0, 7.0)]),
+        (lambda x: scaler.method(x), [lambda: setattr(scaler, "rate", 6.0), lambda: monkeypatch.setattr(Scaler, "method", lambda self, x: x * 3)]),
+        (lambda x: x * scaler.computed, [lambda: setattr(scaler, "rate", 8.0), lambda: monkeypatch.setitem(globals(), "RATE", 6.0)]),
+        (lambda x: Scaler.fixed(x) + scaler.fixed(x), [lambda: monkeypatch.setitem(globals(), "RATE", 7.0)]),
+        (method, [lambda: setattr(scaler.inner, "shift", 5.0), lambda: setattr(scaler, "rate", 1.0)]),
+        (lambda x: inner(x) + 1, [lambda: monkeypatch.setitem(globals(), "RATE", 8.0)]),
+        (lambda x: replaced(x) * 2, [lambda: setattr(replaced, "__code__", in_the_end.__code__)]),
+        (lambda x: helper_of_helper(x) * 2, [lambda: monkeypatch.setattr(innermost, "__code__", (lambda x: x * 9).__code__)]),
+    ):
+        step = crt.compile(fn)
+        for change in (lambda: None, *changes):
+            change()
+            for _ in range(4):
+                same(step(ONE), fn(ONE))
+        assert step.state is State.Compiled, step.fallback_reason
+    step = crt.compile(lambda x: bound(x))
+    for keywords in ({"scale": 2.0}, {"shift": 2.0}, {"shift": 3.0}):
+        bound = functools.partial(bound.func, **keywords)
+        same(step(ONE), bound(ONE))
+        same(step(ONE), bound(ONE))
+
+
+def test_an_attribute_that_a_call_sets_is_no_constant():
+    seen = Config()
+
+    def fn(x):
+        seen.last = x * 2
+        seen.shift += 1
+        return x + seen.shift
+
+    step = crt.compile(fn)
+    for n in range(1, 5):
+        assert step(ONE * n).tolist() == (ONE * n + n).tolist() and seen.last.tolist() == (ONE * 2 * n).tolist()
+    assert step.state is State.Fallback
+
+
+def test_looking_changes_nothing():
+    counts = collections.defaultdict(float, a=1.0)
+
+    class Odd(dict):
+        def __getitem__(self, key):
+            raise RuntimeError("not here")
+
+    class Proxy:
+        def __getattr__(self, name):
+            raise RuntimeError("unbound")
+
+    odd, proxy = Odd(a=1.0), Proxy()
+    step = crt.compile(lambda x: x * (counts["a"] if "a" in counts else 7.0) + len(odd) + (proxy is None))
+    for _ in range(3):
+        same(step(ONE), ONE + 1)
+    del counts["a"]
+    for _ in range(3):
+        same(step(ONE), ONE * 7 + 1)
+    assert "a" not in counts
+
+
+def test_tables_for_each_shape_and_threads_that_start_together():
+    class Tables(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tables = {}
+
+        def forward(self, x):
+            if x.shape[0] not in self.tables:
+                self.tables[x.shape[0]] = crt.arange(0, x.shape[0])
+            return x + self.tables[x.shape[0]]
+
+    step = crt.compile(Tables())
+    for n in (2, 3, 4):
+        for _ in range(3):
+            same(step(crt.ones(n)), crt.ones(n) + crt.arange(0, n))
+    assert step.state is State.Compiled
+    for _ in range(10):
+        step = crt.compile(Tables())
+        threads = [threading.Thread(target=lambda step=step: [step(ONE).wait() for _ in range(3)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for _ in range(3):
+            same(step(ONE), ONE + crt.arange(0, 2))
+        assert step.state is State.Compiled, step.fallback_reason
 
 
 def test_what_is_set_up_at_the_first_call_is_no_obstacle(monkeypatch):
