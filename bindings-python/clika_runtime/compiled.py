@@ -124,7 +124,7 @@ class Compiled(Wrapper):
         self._captures = 0
         self._why = ""
         self._set_up = False  # the last call bound something anew, which may have been to set it up; what does so again cannot be recorded
-        self._open = self._closed = 0  # captures under way, and twice those that are over
+        self._open = self._started = 0  # captures under way, and all so far
         self._last: ModelGraph | None = None
         self._seen: list[str] = []  # what the last capture was for
         self._events: deque[str] = deque(maxlen=_KEPT)
@@ -312,24 +312,27 @@ class Compiled(Wrapper):
     def _watching(self) -> Iterator[Callable[[], bool]]:
         """Tells whether no other thread captured meanwhile, which may bind what this one does not."""
         with self._lock:
+            self._started += 1
             self._open += 1
-            others = self._closed + self._open
+            started, alone = self._started, self._open == 1
         try:
-            yield lambda: others == self._closed + self._open
+            yield lambda: alone and started == self._started
         finally:
             with self._lock:
                 self._open -= 1
-                self._closed += 2
 
     def _capture(self, args: Any, kwargs: Any, key: Hashable, sized: Hashable, fixed: list[Any], entries: dict[Hashable, _Entry], bound_anew: str) -> Any:
         """Runs the function, and records it meanwhile."""
-        before = self._surroundings(fixed)
         leaves, spec = tree_flatten((args, kwargs))
         positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         all_names = [s.name for s in self._specs] if self._specs is not None else argument_names(self._fn, spec)
         names = [all_names[i] for i in positions]
         given = list(leaves)
-        with self._watching() as is_alone, Recording("compile", lambda: int(lib.clikart_capture_begin_running(self._fullgraph))) as recording:
+        with (
+            self._watching() as is_alone,
+            contextlib.nullcontext(self._surroundings(fixed)) as before,
+            Recording("compile", lambda: int(lib.clikart_capture_begin_running(self._fullgraph))) as recording,
+        ):
             for name, i in zip(names, positions, strict=True):
                 given[i] = wrap(lib.clikart_capture_value(c_text(name, "compile"), leaves[i]._handle))
             own = tree_unflatten(spec, given)

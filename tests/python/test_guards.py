@@ -457,7 +457,7 @@ def test_tables_for_each_shape_and_threads_that_start_together():
         for _ in range(3):
             same(step(crt.ones(n)), crt.ones(n) + crt.arange(0, n))
     assert step.state is State.Compiled
-    for _ in range(10):
+    for _ in range(40):
         step = crt.compile(Tables())
         threads = [threading.Thread(target=lambda step=step: [step(ONE).wait() for _ in range(3)]) for _ in range(4)]
         for thread in threads:
