@@ -70,15 +70,12 @@ class Surroundings:
         for helper, name, owner in self._helpers:
             if len(self._slots) < _MOST:
                 self._look_into_function(helper, name, owner)
-        self._holds: Callable[[], bool] | None = None  # all of that as one expression, made when it is first asked for
+        self._holds: Callable[[], bool] = bool  # False until something is kept; see keep()
 
     def untouched(self, arguments: Sequence[Any]) -> bool:
         """Whether all is where it was; if not, it may still be equal."""
-        holds = self._holds
-        if holds is None:
-            holds = self._holds = self._expression()
         try:
-            if not holds():
+            if not self._holds():
                 return False
         except Exception:  # a key that is gone, a cell without a value, or what an object of the user's does
             return False
@@ -88,7 +85,7 @@ class Surroundings:
         return len(objects) == len(self._arguments) and all(a is b for a, b in zip(objects, self._arguments, strict=True))
 
     def _expression(self) -> Callable[[], bool]:
-        """Looked at at every call: written out, it takes a quarter of the time of loops."""
+        """Whether the same objects are in all places.  Looked at at every call: written out, it takes a quarter of the time of loops."""
         names: dict[str, Any] = {}
 
         def named(value: Any) -> str:
@@ -143,11 +140,17 @@ class Surroundings:
         lists = [record for record in self._records if self._found[(*record, "length")][0] is list]
         self._moved = {name for name in moved if name[-1:] == ("length",) or name in before._found or any(name[: len(record)] == record for record in lists)}
         self._found = {name: key for name, key in self._found.items() if name not in self._moved}
+        self._move_to_places_of(self)
 
     def move_to(self, now: Surroundings) -> None:
         """All is what it was, but elsewhere."""
         self._arguments = now._arguments
+        self._move_to_places_of(now)
+
+    def _move_to_places_of(self, now: Surroundings) -> None:
         self._holds = now._expression()
+        for places in (self._slots, self._cells, self._attributes, self._handles, self._lengths, self._helpers):
+            places.clear()  # what is not there any more is not to be kept alive
 
     def _look(self, value: Any, name: _Name) -> None:
         if isinstance(value, (*_VALUES, np_generic())):
@@ -210,24 +213,22 @@ class Surroundings:
         """`owner`: what it is a method of."""
         self._found[(*name, "code")] = fn.__code__
         self._attributes.append((fn, "__code__", fn.__code__))
+        enclosed: dict[str, Any] = {}
         for used, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
             try:
                 value = cell.cell_contents
             except ValueError:  # not bound yet
                 continue
+            enclosed[used] = value
             self._cells.append((cell, value))
             self._look(value, (*name, used))
-        cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
         for used, attributes in _names_of(fn.__code__):
             if used == _FIRST:
                 if owner is not None and attributes:
                     self._look_along(owner, attributes, (*name, "self"))
                 continue
-            if used in cells:
-                try:
-                    value = cells[used].cell_contents
-                except ValueError:
-                    continue
+            if used in enclosed:
+                value = enclosed[used]
             elif used in fn.__globals__:
                 value = fn.__globals__[used]
                 if not attributes:
@@ -268,8 +269,9 @@ class Surroundings:
             if isinstance(owner, (types.ModuleType, type)) and _is_of_library(owner.__module__ if isinstance(owner, type) else owner.__name__):
                 return
             name = (*name, attribute)
-            if isinstance(owner, Module) and (part := {**owner._parameters, **owner._modules}.get(attribute)) is not None:
-                owner = part  # as a whole, too
+            registered = owner._parameters.get(attribute, owner._modules.get(attribute)) if isinstance(owner, Module) else None
+            if registered is not None:
+                owner = registered  # as a whole, too
                 continue
             held = getattr(owner, "__dict__", {})
             if attribute in held:

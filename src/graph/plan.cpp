@@ -133,6 +133,8 @@ public:
 private:
     const Plan::Operand& output_of(const Plan::Call& call) const;
     Reach reach_of_call(const Plan::Call& call) const;
+    /// Whether a call that goes over `whole` can work on the result of this one as its pieces are made; `inputs` are its.
+    bool can_lead(const Plan::Call& call, const Dims& whole, std::span<const Plan::Operand> inputs) const;
     /// Makes one call of [first, end), if that can be.
     bool fuse_calls(size_t first, size_t end);
 
@@ -226,6 +228,15 @@ void Planner::fuse() {
     }
 }
 
+bool Planner::can_lead(const Plan::Call& call, const Dims& whole, std::span<const Plan::Operand> inputs) const {
+    const auto rule = call.kernel.info->shape;
+    if (rule != &shape_convolution && rule != &shape_transposed_convolution) return false;  // the kernels of others do not tell
+    const Plan::Operand& result = output_of(call);
+    const auto of_it = [&](const Plan::Operand& input) { return input.slot == result.slot; };
+    return is_dense(result.view) && shape_of(result) == whole && std::any_of(inputs.begin(), inputs.end(), of_it) &&
+           std::all_of(inputs.begin(), inputs.end(), [&](const Plan::Operand& input) { return !of_it(input) || lies_as(input, result); });
+}
+
 bool Planner::fuse_calls(size_t first, size_t end) {
     const bool follows = first > first_call_ && plan_.calls[first - 1].kernel.info->kind == NodeKind::Product && !plan_.calls[first - 1].fused.prepared;
     if (end - first < (follows ? 1 : 2)) return false;
@@ -252,7 +263,7 @@ bool Planner::fuse_calls(size_t first, size_t end) {
     for (size_t c = first; c < end && dims == 0; ++c) dims = std::max(0, folded_dims(whole, shape_of(output_of(plan_.calls[c]))));
     const Dims rows = with_folded(whole, dims);
     const int64_t row = numel(rows) > 0 ? numel(whole) / numel(rows) : 0;
-    if (row == 0) return false;
+    if (row == 0 || !suits_rows(whole, dims)) return false;
 
     std::vector<FusedPart> parts;
     std::vector<Plan::Operand> inputs;
@@ -300,17 +311,9 @@ bool Planner::fuse_calls(size_t first, size_t end) {
     for (const FusedPart& part : parts) call.title += fmt::format("{}{}", call.title.empty() ? "" : " + ", op_info(static_cast<OpCode>(part.op)).name);
     call.in_place = plan_.calls[first].in_place && output.slot == output_of(plan_.calls[first]).slot;
     call.n_inputs = static_cast<uint32_t>(inputs.size());
-    // As the product before makes its result, in parts, those can go on to here.
     if (follows) {
-        Plan::Call& product = plan_.calls[first - 1];
-        const Plan::Operand& result = output_of(product);
-        const auto of_it = [&](const Plan::Operand& input) { return input.slot == result.slot; };
-        const auto rule = product.kernel.info->shape;  // the kernels of others do not tell
-        const bool tells = rule == &shape_convolution || rule == &shape_transposed_convolution;
-        product.leads = tells && row == 1 && product.n_outputs == 1 && is_dense(result.view) && shape_of(result) == whole &&
-                        std::any_of(inputs.begin(), inputs.end(), of_it) &&
-                        std::all_of(inputs.begin(), inputs.end(), [&](const Plan::Operand& input) { return !of_it(input) || lies_as(input, result); });
-        if (!product.leads && parts.size() < 2) return false;
+        plan_.calls[first - 1].leads = row == 1 && can_lead(plan_.calls[first - 1], whole, inputs);
+        if (!plan_.calls[first - 1].leads && parts.size() < 2) return false;
     }
     call.first = static_cast<uint32_t>(plan_.operands.size());  // the others stay where they are, and nobody looks at them
     for (const Plan::Operand& input : inputs) plan_.operands.push_back(input);

@@ -123,7 +123,6 @@ private:
         return self.kept_->block.as<void>();
     }
 
-private:
     const Plan& plan_;
     const Plan::Call& call_;
     const FusedRun* const led_;

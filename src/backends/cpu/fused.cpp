@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kTilesBytes = 24 * 1024;  // what a stretch reads and writes, which is to stay in the first-level cache
 constexpr int32_t kMostInputs = 16;
 constexpr int64_t kLongest = 2048, kShortest = 128;
-constexpr int64_t kShortestRow = 32, kRowsBytes = 512 * 1024;  // shorter rows cost more calls than they save; longer ones leave the second-level cache
+constexpr int64_t kRowsBytes = 512 * 1024;  // of whole rows, which are to stay in the second-level cache
 
 ElementLoop find_loop(OpCode op, DType compute) {
     constexpr ElementLoop (*files[])(OpCode, DType) = {&loop_of_find_activation, &loop_of_find_arithmetic, &loop_of_find_comparison,
@@ -51,12 +51,12 @@ struct Part {
     size_t state = 0;                    // which one of the run's is its
     int32_t n = 0;                       // operands that are read as they come
     Source from[kMaxOperands];
-    std::unique_ptr<Attributes> attributes;
-    bool per_row = false;         // makes one element for each row
-    bool spreads = false;         // reads such elements, and makes a whole row of each
-    int32_t tile = 0;             // of the result; the last part's is the output, where that can be written as it comes
-    ConvertFn convert = nullptr;  // from the part's lanes to the result's dtype; null where they are the same
-    int64_t element = 0;          // bytes of the result
+    std::unique_ptr<Attributes> attributes;  // of an elementwise one
+    bool per_row = false;                    // makes one element for each row
+    bool spreads = false;                    // reads such elements, and makes a whole row of each
+    int32_t tile = 0;                        // of the result; the last part's is the output, where that can be written as it comes
+    ConvertFn convert = nullptr;             // from the part's lanes to the result's dtype; null where they are the same
+    int64_t element = 0;                     // bytes of the result
 };
 
 /// An input, seen through a shape that it broadcasts to.
@@ -156,7 +156,7 @@ public:
     }
 
     std::unique_ptr<Fused> run() {
-        if (inputs_.size() > kMostInputs || (fused_->row > 1 && fused_->row < kShortestRow)) return nullptr;
+        if (inputs_.size() > kMostInputs) return nullptr;
         for (size_t i = 0; i < given_.size(); ++i) {
             if (!add(i)) return nullptr;
         }
@@ -246,7 +246,7 @@ private:
         if (part.spreads && converts) return false;
         part.tile = find_tile(i, part);
         tile_of_[i] = part.tile;
-        part.attributes = std::make_unique<Attributes>(*from.attributes);
+        if (!part.row) part.attributes = std::make_unique<Attributes>(*from.attributes);
         fused_->parts.push_back(std::move(part));
         return true;
     }
