@@ -65,6 +65,44 @@ clikart_tensor* clikart_capture_value(const char* name, const clikart_tensor* va
     return guarded([&] { return to_handle(capture::input(checked_tensor(value, "capture_value"), checked_text(name, "capture_value", "the name"))); });
 }
 
+int clikart_capture_begin_any_sizes(bool strict) {
+    return guarded([&] {
+        capture::begin_running(strict, true);
+        return 0;
+    });
+}
+
+int64_t clikart_capture_size(const clikart_tensor* tensor, size_t dim, int64_t* now) {
+    return guarded([&] {
+        const Tensor& of = checked_tensor(tensor, "capture_size");
+        const int64_t size = capture::fact(SizeTerm::Op::Size, of, static_cast<int64_t>(dim));
+        if (now) *now = of.shape()[static_cast<int>(dim)];
+        return size;
+    });
+}
+
+int64_t clikart_capture_computed_size(clikart_size_operation operation, int64_t a, int64_t b) {
+    return guarded([&] {
+        constexpr SizeTerm::Op kOps[] = {SizeTerm::Op::Add, SizeTerm::Op::Sub,   SizeTerm::Op::Mul, SizeTerm::Op::FloorDiv,
+                                         SizeTerm::Op::Mod, SizeTerm::Op::Equal, SizeTerm::Op::Less};
+        if (operation < 0 || static_cast<size_t>(operation) >= std::size(kOps)) {
+            fail(ErrorKind::Value, "capture_computed_size: {} is no operation", operation);
+        }
+        return capture::computed_size(kOps[operation], a, b);
+    });
+}
+
+int clikart_capture_require_size(int64_t size) {
+    return guarded([&] {
+        capture::require_size(size);
+        return 0;
+    });
+}
+
+clikart_tensor* clikart_capture_size_number(int64_t size) {
+    return guarded([&] { return to_handle(capture::size_number(size)); });
+}
+
 const char* clikart_capture_obstacle(void) {
     return guarded([]() -> const char* {
         thread_local std::string why;
@@ -267,6 +305,29 @@ const char* clikart_graph_audit(const clikart_graph* graph, const clikart_tensor
         list.add_list("graph_audit", inputs, n_inputs);
         differs = audit(checked_graph(graph, "graph_audit"), list.span());
         return differs.c_str();
+    });
+}
+
+int clikart_graph_holds(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs) {
+    return guarded([&] {
+        OperandList list;
+        list.add_list("graph_holds", inputs, n_inputs);
+        return static_cast<int>(checked_graph(graph, "graph_holds").holds(list.span()));
+    });
+}
+
+size_t clikart_graph_condition_count(const clikart_graph* graph) {
+    return graph ? from_handle<ModelGraph>(graph)->recorded().conditions.size() : 0;
+}
+
+const char* clikart_graph_condition(const clikart_graph* graph, size_t index) {
+    return guarded([&]() -> const char* {
+        const ModelGraph& of = checked_graph(graph, "graph_condition");
+        const auto& conditions = of.recorded().conditions;
+        if (index >= conditions.size()) fail(ErrorKind::Index, "graph_condition: index {} is out of range, there are {}", index, conditions.size());
+        thread_local std::string text;
+        text = of.text_of(conditions[index]);
+        return text.c_str();
     });
 }
 

@@ -13,7 +13,7 @@ template <class F>
 void visit_layouts(std::span<Tensor* const> tensors, const char* who, F&& f) {
     for (const Tensor* t : tensors) {
         settle_size(*t, who);
-        note_size_asked(*t);
+        note_asked(Recorder::Fact::Strides, *t);
         const bool dense = t->is_contiguous();
         f(static_cast<int64_t>(t->dtype()));
         f(static_cast<int64_t>(t->device().type));

@@ -63,7 +63,7 @@ const int64_t* clikart_tensor_shape(const clikart_tensor* tensor) {
 const int64_t* clikart_tensor_strides(const clikart_tensor* tensor) {
     if (!tensor) return nullptr;
     const Tensor& t = *from_handle<Tensor>(tensor);
-    note_size_asked(t);
+    note_asked(Recorder::Fact::Strides, t);
     return t.strides().data();
 }
 
@@ -94,7 +94,7 @@ int64_t clikart_tensor_layouts(const clikart_tensor* const* tensors, size_t n_te
 bool clikart_tensor_is_contiguous(const clikart_tensor* tensor) {
     if (!tensor) return false;
     const Tensor& t = *from_handle<Tensor>(tensor);
-    note_size_asked(t);
+    note_asked(Recorder::Fact::Dense, t);
     return !t.size_known() || t.is_contiguous();  // what has its size yet to come will be
 }
 
@@ -115,7 +115,10 @@ bool clikart_tensor_is_writable(const clikart_tensor* tensor) {
 }
 
 bool clikart_tensor_shares_storage(const clikart_tensor* a, const clikart_tensor* b) {
-    return a && b && from_handle<Tensor>(a)->storage_ref() == from_handle<Tensor>(b)->storage_ref();
+    if (!a || !b) return false;
+    const Tensor &one = *from_handle<Tensor>(a), &other = *from_handle<Tensor>(b);
+    note_asked(Recorder::Fact::SharesMemory, one, &other);
+    return one.storage_ref() == other.storage_ref();
 }
 
 clikart_status clikart_tensor_status(const clikart_tensor* tensor) {

@@ -72,6 +72,7 @@ from .profiling import profile
 from .random import Generator, get_rng_state, manual_seed, set_rng_state
 from .scopes import device, eager, meta_init, stream, synchronous, tracing
 from .shaping import allclose, aminmax, cat, chunk, clone, contiguous, meshgrid, split, swapaxes, tensor_split, unbind
+from .sizes import SymInt
 from .streams import Stream
 
 __version__ = "0.1.0"
@@ -123,6 +124,7 @@ __all__ = [  # noqa: PLE0604
     "Size",
     "State",
     "Stream",
+    "SymInt",
     "Tensor",
     "TensorSpec",
     "allclose",

@@ -14,6 +14,7 @@ from ._refused import UnfitError
 from .devices import Device, DeviceLike, device_text
 from .dtype import DType
 from .random import Generator
+from .sizes import SymInt, captures, operand_of
 from .streams import Stream
 from .tensor import Tensor, handle_of_array, release
 
@@ -53,6 +54,8 @@ def operator_operand(value: Any) -> Any:
     """The same for an operator of Python's, which leaves anything else to others: None."""
     if isinstance(value, Tensor):
         return value._handle
+    if type(value) is SymInt:
+        return operand_of(value) or _number(int(value))
     if isinstance(value, (bool, int, float)):
         return _number(value if type(value) in (bool, int, float) else float(value) if isinstance(value, float) else int(value))
     numpy = sys.modules.get("numpy")  # without it nobody can have made an array
@@ -77,6 +80,11 @@ def operands(values: Iterable[Any]) -> tuple[list[Any], int, list[Any]]:
     return handles, len(handles), kept
 
 
+def as_int(value: Any) -> int:
+    """A whole number; while a function is captured for any sizes also what stands for one that follows them."""
+    return value.code() if captures and type(value) is SymInt else index(value)
+
+
 def int_list(values: int | Sequence[int] | None) -> tuple[Any, int]:
     """Pointer and length; None is NULL, one int a list of one."""
     if values is None:
@@ -84,8 +92,8 @@ def int_list(values: int | Sequence[int] | None) -> tuple[Any, int]:
     if isinstance(values, (str, bytes, Mapping, Set)):
         raise UnfitError(f"expected an int or a sequence of ints, got {values!r}")
     if hasattr(values, "__index__"):
-        return (index(values),), 1
-    integers = tuple(map(index, values))
+        return (as_int(values),), 1
+    integers = tuple(map(as_int if captures else index, values))
     return (integers, len(integers)) if integers else (_EMPTY, 0)
 
 
@@ -103,7 +111,7 @@ def padding_list(op: str, values: int | str | Sequence[int]) -> tuple[Any, int]:
 
 
 def optional_int(value: int | None) -> Any:
-    return NULL if value is None else (index(value),)
+    return NULL if value is None else (as_int(value),)
 
 
 def optional_float(value: float | None) -> Any:

@@ -373,3 +373,4 @@ class NodeKind(enum.Enum):
     Index = 11
     Window = 12
     Random = 13
+    Composite = 14

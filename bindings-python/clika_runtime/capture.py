@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import sys
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast, overload
 
@@ -16,6 +17,7 @@ from .dtype import DType
 from .graph import ModelGraph
 from .pytree import TreeSpec, children_of, tree_flatten, tree_paths, tree_unflatten
 from .scopes import apply, scoped
+from .sizes import captures
 from .tensor import Size, Tensor, wrap
 
 __all__ = ["Traced", "trace"]
@@ -33,6 +35,8 @@ class Recording:
         if scoped:
             apply()
         check(self._begin())
+        if (outer := captures.get(threading.get_ident())) is not None:
+            outer.open = False  # one that runs its calls is given up
         self._open = True
         return self
 

@@ -23,11 +23,14 @@ from .dtype import DType
 from .graph import ModelGraph
 from .guards import Surroundings, Wrapper
 from .pytree import take_apart, tree_flatten, tree_unflatten
+from .sizes import Capture, plain
 from .tensor import Size, Tensor, wrap
 
 __all__ = ["Compiled", "State", "TensorSpec", "compile"]
 
 _KEPT = 64  # graphs of one wrapper
+_FOUND = 256  # sizes that are known to be held for by one of them
+_SHOWN = 3  # conditions of a capture
 _MANY = 9  # captures, which are more likely a mistake than meant
 
 
@@ -71,7 +74,8 @@ class _Entry:
     outputs: Outputs
     #: What the function took from elsewhere.
     taken: Surroundings
-    #: Of a graph for all sizes: whether a run writes over memory.
+    #: Of a graph for any sizes: what its arguments have in common, and whether a run writes over memory.
+    kind: Hashable
     writes: bool
     #: When it was last replayed.
     used: int = 0
@@ -118,6 +122,7 @@ class Compiled(Wrapper):
         self._audit = audit
         # Replaced as a whole, and looked into without a lock: keys may be objects of the user's, whose comparison runs anything.
         self._entries: dict[Hashable, _Entry] = {}
+        self._found: dict[Hashable, _Entry] = {}  # under dynamic: those of them that hold for other sizes
         self._again: _Again | None = None  # counts as long as it is of these entries
         self._clock = itertools.count()
         self._lock = threading.RLock()  # guards the changes of what follows; again in a thread, as the garbage collector may run anything
@@ -177,8 +182,8 @@ class Compiled(Wrapper):
     def reset(self) -> None:
         """Forgets all graphs, and that something could not be recorded: the next call captures."""
         with self._lock:
-            before = self._entries, self._last  # released when the lock is free again
-            self._entries = {}
+            before = self._entries, self._found, self._last  # released when the lock is free again
+            self._entries, self._found = {}, {}
             self._captures, self._why, self._last, self._set_up = 0, "", None, False
             again, self._again = self._again, None
             self._seen = []
@@ -218,9 +223,9 @@ class Compiled(Wrapper):
         sized = (tuple(structure), tuple(kinds), layouts)
         entries = self._entries
         entry = entries.get(sized)
-        key = (sized[0], sized[1], _without_sizes(layouts)) if self._dynamic else sized
+        kind = (sized[0], sized[1], _without_sizes(layouts)) if self._dynamic else None
         if entry is None and self._dynamic:
-            entry = entries.get(key)
+            entry = self._holding(entries, sized, kind, given, len(handles))
         bound_anew = ""
         if entry is not None:
             if not entry.taken.untouched(fixed):
@@ -232,7 +237,7 @@ class Compiled(Wrapper):
                 try:
                     results = entry.graph.run_handles(given, len(handles))
                 except ClikaRTError:  # perhaps the function would catch what other sizes are refused with
-                    if not self._dynamic or key not in entries or entry.writes:  # what was written would be written again
+                    if entry.kind is None or entry.writes:  # what was written would be written again
                         raise
                 else:
                     if self._audit and random.random() < self._audit and entry.graph.can_be_audited():
@@ -243,7 +248,20 @@ class Compiled(Wrapper):
                     if all(type(arg) is Tensor for arg in given_as) and not (kwargs or fixed or self._dynamic or self._audit):
                         self._again = _Again(entries, entry, layouts, len(leaves), listed)
                     return entry.outputs.build(results)
-        return self._capture(args, kwargs, key, sized, fixed, entries, bound_anew)
+        return self._capture(args, kwargs, kind, sized, fixed, entries, bound_anew)
+
+    def _holding(self, entries: dict[Hashable, _Entry], sized: Hashable, kind: Hashable, given: Any, count: int) -> _Entry | None:
+        """A capture for other sizes that holds for these."""
+        found = self._found
+        if (entry := found.get(sized)) is not None:
+            return entry
+        for entry in sorted(list(entries.values()), key=lambda e: -e.used):
+            if entry.kind == kind and entry.graph.holds_for(given, count):
+                if len(found) >= _FOUND:
+                    found.clear()
+                found[sized] = entry
+                return entry
+        return None
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         """A compiled function in a class is a method."""
@@ -259,6 +277,10 @@ class Compiled(Wrapper):
     def _store(self, place: Hashable, entry: _Entry, entries: dict[Hashable, _Entry], seen: list[str], bound_anew: str, holds_for: str) -> None:
         """Keeps a capture, and says why it was made."""
         entry.used = next(self._clock)
+        if bound_anew and entry.kind is not None:  # so it is for other sizes
+            for other in [other for other, kept in list(entries.items()) if kept.kind == entry.kind]:
+                entries.pop(other, None)
+            self._found.clear()
         was = entries.get(place)
         entries[place] = entry
         while len(entries) > _KEPT:
@@ -321,17 +343,19 @@ class Compiled(Wrapper):
             with self._lock:
                 self._open -= 1
 
-    def _capture(self, args: Any, kwargs: Any, key: Hashable, sized: Hashable, fixed: list[Any], entries: dict[Hashable, _Entry], bound_anew: str) -> Any:
+    def _capture(self, args: Any, kwargs: Any, kind: Hashable, sized: Hashable, fixed: list[Any], entries: dict[Hashable, _Entry], bound_anew: str) -> Any:
         """Runs the function, and records it meanwhile."""
         leaves, spec = tree_flatten((args, kwargs))
         positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         all_names = [s.name for s in self._specs] if self._specs is not None else argument_names(self._fn, spec)
         names = [all_names[i] for i in positions]
         given = list(leaves)
+        begin = lib.clikart_capture_begin_any_sizes if self._dynamic else lib.clikart_capture_begin_running
         with (
             self._watching() as is_alone,
             contextlib.nullcontext(self._surroundings(fixed)) as before,
-            Recording("compile", lambda: int(lib.clikart_capture_begin_running(self._fullgraph))) as recording,
+            Recording("compile", lambda: int(begin(self._fullgraph))) as recording,
+            Capture() if self._dynamic else contextlib.nullcontext() as sizes,
         ):
             for name, i in zip(names, positions, strict=True):
                 given[i] = wrap(lib.clikart_capture_value(c_text(name, "compile"), leaves[i]._handle))
@@ -341,6 +365,9 @@ class Compiled(Wrapper):
             if self._specs is not None:
                 require_list("compile", result)
             returned, kept = tree_flatten(result)
+            numbers = [plain(leaf) for leaf in returned]
+            if any(number is not leaf for number, leaf in zip(numbers, returned, strict=True)):
+                returned, result = numbers, tree_unflatten(kept, numbers)
             outputs = Outputs(kept, returned)
             results = outputs.tensors(returned)
             why = text(lib.clikart_capture_obstacle()) or self._not_kept(returned)
@@ -364,18 +391,25 @@ class Compiled(Wrapper):
                     if entries is self._entries:  # no reset meanwhile
                         self._why = why
                 return result
-            any_sizes = self._dynamic and not check(lib.clikart_capture_sizes_asked())
-            holds_for = ""
-            if self._dynamic and not any_sizes:
-                place = text(lib.clikart_capture_size_place())
-                holds_for = f"; it holds for these sizes only, as a size is looked at{', at ' + place if place else ''}"
+            any_sizes = sizes is not None and not sizes.fixed
             out_names = numbered("output", len(results)) if self._specs is not None else outputs.names()
             after.keep(before)
             graph = recording.end(results, out_names, self._optimize, any_sizes)
-            entry = _Entry(graph, outputs, after, any_sizes and any(node.in_place for node in graph.nodes()))
+            entry = _Entry(graph, outputs, after, kind if any_sizes else None, any_sizes and any(node.in_place for node in graph.nodes()))
         seen = [f"{name} is {_shown(leaf)}" for name, leaf in zip(all_names, leaves, strict=True)]
-        self._store(key if any_sizes else sized, entry, entries, seen, bound_anew, holds_for)
+        self._store(sized, entry, entries, seen, bound_anew, _holds_for(graph, sizes))
         return result
+
+
+def _holds_for(graph: ModelGraph, sizes: Capture | None) -> str:
+    """Which sizes a capture for any is for after all, as a part of a sentence."""
+    if sizes is None:
+        return ""
+    if sizes.fixed:
+        return "; it holds for these sizes only, as another thread works with one"
+    conditions = graph.conditions()
+    more = f", and {len(conditions) - _SHOWN} more" if len(conditions) > _SHOWN else ""
+    return f"; it holds where {'; '.join(conditions[:_SHOWN])}{more}" if conditions else ""
 
 
 def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[Any]]:

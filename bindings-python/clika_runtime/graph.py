@@ -153,6 +153,14 @@ class ModelGraph:
         """Whether a run can be repeated: the graph writes over no memory and draws no random numbers."""
         return bool(lib.clikart_graph_can_be_audited(self._handle))
 
+    def conditions(self) -> list[str]:
+        """What has to hold for a graph that was captured with ``dynamic=True``, with the lines that come to depend on it; other inputs are refused."""
+        return [text(check_pointer(lib.clikart_graph_condition(self._handle, i))) for i in range(lib.clikart_graph_condition_count(self._handle))]
+
+    def holds_for(self, handles: Any, count: int) -> bool:
+        """Whether it does, and the operators take such sizes, for inputs whose handles are given as a list or an array."""
+        return check(lib.clikart_graph_holds(self._handle, handles, count)) == 1
+
     def run(self, inputs: Iterable[Tensor] | Mapping[str, Tensor], out: Sequence[Tensor] | None = None) -> list[Tensor]:
         """Runs the graph.
 

@@ -13,6 +13,7 @@ from . import ops
 from ._enums import ClikaRTIndexError, bool_, int64
 from ._library import naming
 from .dtype import DType
+from .sizes import SymInt
 from .tensor import Tensor, tensor
 
 _LARGEST = 2**63 - 1
@@ -32,7 +33,7 @@ class _Plan:
         self.mask: Tensor | None = None
         items = _expanded(x, key)
         single = sum(isinstance(item, (Tensor, bool)) for item in items) == 1
-        looked_up = [i for i, item in enumerate(items) if isinstance(item, (Tensor, int))]  # ints too, as soon as there is another
+        looked_up = [i for i, item in enumerate(items) if isinstance(item, (Tensor, int, SymInt))]  # ints too, as soon as there is another
         dim = 0
         for item in items:
             if item is None:
@@ -96,10 +97,12 @@ def _sliced(x: Tensor, dim: int, part: slice) -> Tensor:
     return ops.slice(x, dim, start, stop, 1 if step is None else step)
 
 
-def _bound(value: Any) -> int | None:
+def _bound(value: Any) -> Any:
     """What lies beyond what C can count is as far as the last that does not."""
     if value is None:
         return None
+    if type(value) is SymInt:
+        return value
     value = as_int(value)
     return value if -_LARGEST <= value <= _LARGEST else _LARGEST if value > 0 else -_LARGEST
 
@@ -130,7 +133,7 @@ def _expanded(x: Tensor, key: Any) -> list[Any]:
 
 
 def _item(item: Any) -> Any:
-    if item is None or item is Ellipsis or isinstance(item, (slice, bool)):
+    if item is None or item is Ellipsis or isinstance(item, (slice, bool, SymInt)):
         return item
     if isinstance(item, Tensor):
         return _checked(item, item.dtype)
@@ -175,7 +178,7 @@ def _simple_view(x: Tensor, key: tuple[Any, ...]) -> Tensor | None:
     for item in key:
         if item is None:
             used -= 1
-        elif type(item) is not slice and not (type(item) is int and -_LARGEST <= item <= _LARGEST):
+        elif type(item) not in {slice, SymInt} and not (type(item) is int and -_LARGEST <= item <= _LARGEST):
             return None
     if used > rank:
         return None
@@ -183,7 +186,7 @@ def _simple_view(x: Tensor, key: tuple[Any, ...]) -> Tensor | None:
         dim = rank - used
     view = x
     for item in key:
-        if type(item) is int:
+        if type(item) in {int, SymInt}:
             view = ops.select(view, dim, item)
         else:
             view = _with_new(view, dim) if item is None else _sliced(view, dim, item)
@@ -221,7 +224,7 @@ def put(x: Tensor, key: Any, value: Any) -> None:
     the tensor must have that dtype, unless it is a single element for where a mask is true.
     """
     convert = not isinstance(value, Tensor)
-    if not isinstance(value, (Tensor, bool, int, float)):
+    if not isinstance(value, (Tensor, bool, int, float, SymInt)):
         with naming("setitem", "tensor"):
             exact = isinstance(value, (list, tuple)) and "int" in x.dtype.name  # numbers that x has not are refused
             value = tensor(value, x.dtype if exact else None)

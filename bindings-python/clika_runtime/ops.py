@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index as as_int
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from ._convert import (
+    as_int,
     choice,
     destination,
     dtype_code,

@@ -27,6 +27,7 @@ from ._shorthands import Shorthands, spreading
 from .devices import Device
 from .dtype import DType, numpy_dtype
 from .scopes import apply, scoped
+from .sizes import captures, sizes_of
 from .streams import Stream, wait_seconds
 from .streams import wrap as _wrap_stream
 
@@ -162,7 +163,7 @@ class Tensor(Operators, Shorthands, Methods):
     @property
     def shape(self) -> Size:
         self._settle_size()
-        return Size(_dims(self._handle, lib.clikart_tensor_shape))
+        return Size((sizes_of(self._handle) if captures else None) or _dims(self._handle, lib.clikart_tensor_shape))
 
     @property
     def ndim(self) -> int:
@@ -180,8 +181,7 @@ class Tensor(Operators, Shorthands, Methods):
 
     def numel(self) -> int:
         """The number of elements."""
-        self._settle_size()
-        return int(_asked(lib.clikart_tensor_numel(self._handle)))
+        return self.shape.numel()
 
     if TYPE_CHECKING:
 

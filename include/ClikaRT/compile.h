@@ -32,7 +32,7 @@ enum class State {
 };
 
 struct CompileOptions {
-    bool dynamic = false;    ///< keep one graph for all sizes, as long as the callable never asks for a size itself
+    bool dynamic = false;    ///< keep one graph for all sizes for which the shapes that the callable looks at are what they were
     bool fullgraph = false;  ///< throw RuntimeError at what cannot be recorded, instead of falling back
     int optimize = 2;        ///< 0: steps as they were recorded; the results have the same bits for 0, 1 and 2
 };
@@ -53,18 +53,26 @@ public:
         Key sizes;
         for (const Tensor& input : inputs) add_layout(sizes, input);
         std::unique_ptr<ModelGraph> graph;
+        std::vector<ModelGraph> others;  // for other sizes, which may hold for these as well
         bool fallback = false;
         std::uint64_t resets = 0;
         {
             const std::lock_guard<std::mutex> lock(shared_->mutex);
             resets = shared_->resets;
             fallback = !shared_->why.empty();
-            if (const auto it = shared_->find(sizes); it != shared_->graphs.end() && !fallback) {
-                it->second.used = ++shared_->clock;
-                graph = std::make_unique<ModelGraph>(it->second.graph);
+            if (Kept* const kept = fallback ? nullptr : shared_->find(sizes)) {
+                kept->used = ++shared_->clock;
+                graph = std::make_unique<ModelGraph>(kept->graph);
+            } else if (shared_->options.dynamic && !fallback) {
+                for (const auto& entry : shared_->graphs) others.push_back(entry.second.graph);
             }
         }
         if (graph) return graph->run(inputs);
+        for (const ModelGraph& other : others) {
+            if (!other.holds(inputs)) continue;
+            shared_->remember(sizes, other, resets);
+            return other.run(inputs);
+        }
         return fallback ? shared_->function(inputs) : capture(inputs, sizes, resets);
     }
 
@@ -90,10 +98,11 @@ public:
     }
     /// Forgets all graphs, and that something could not be recorded: the next call captures.
     void reset() const {
-        std::map<Key, Kept> graphs;  // released after the lock, as they may hold tensors of the user's
+        std::map<Key, Kept> graphs, found;  // released after the lock, as they may hold tensors of the user's
         std::unique_ptr<ModelGraph> last;
         const std::lock_guard<std::mutex> lock(shared_->mutex);
         graphs.swap(shared_->graphs);
+        found.swap(shared_->found);
         last.swap(shared_->last);
         shared_->captures = 0;
         shared_->why.clear();
@@ -117,15 +126,26 @@ private:
         const CompileOptions options;
         std::mutex mutex;  // guards what follows
         std::map<Key, Kept> graphs;
+        std::map<Key, Kept> found;  // under dynamic: those of the same graphs that hold for other sizes
         std::unique_ptr<ModelGraph> last;
         std::size_t captures = 0;
         std::uint64_t clock = 0, resets = 0;
         std::string why;
 
-        /// The graph for these sizes, or the one for all, which has an empty key.
-        std::map<Key, Kept>::iterator find(const Key& sizes) {
-            const auto it = graphs.find(sizes);
-            return it != graphs.end() ? it : graphs.find(Key{});
+        /// The graph for these sizes, or null.
+        Kept* find(const Key& sizes) {
+            for (auto* const known : {&graphs, &found}) {
+                if (const auto it = known->find(sizes); it != known->end()) return &it->second;
+            }
+            return nullptr;
+        }
+        /// Notes that a graph holds for other sizes.
+        void remember(const Key& sizes, const ModelGraph& graph, std::uint64_t at_reset) {
+            std::map<Key, Kept> dropped;  // released after the lock
+            const std::lock_guard<std::mutex> lock(mutex);
+            if (resets != at_reset) return;
+            if (found.size() >= kGraphs) dropped.swap(found);
+            found.try_emplace(sizes, Kept{graph, 0});
         }
     };
 
@@ -153,7 +173,8 @@ private:
         }
     }
     std::vector<Tensor> capture(const std::vector<Tensor>& inputs, const Key& sizes, std::uint64_t resets) const {
-        graph::detail::Recording recording(clikart_capture_begin_running(shared_->options.fullgraph));
+        const bool any_sizes = shared_->options.dynamic, strict = shared_->options.fullgraph;
+        graph::detail::Recording recording(any_sizes ? clikart_capture_begin_any_sizes(strict) : clikart_capture_begin_running(strict));
         std::vector<Tensor> given;
         for (std::size_t i = 0; i < inputs.size(); ++i) {
             given.push_back(Tensor::adopt(clikart_capture_value(shared_->specs[i].name.c_str(), inputs[i].handle())));
@@ -164,13 +185,12 @@ private:
             if (shared_->resets == resets) shared_->why = why;
             return results;
         }
-        const bool any_sizes = shared_->options.dynamic && detail::check(clikart_capture_sizes_asked()) == 0;
         const ModelGraph graph = recording.end(results, graph::detail::default_names({}, results.size(), "output"), any_sizes, shared_->options.optimize);
         std::vector<Kept> dropped;  // these are released after the lock, as in reset()
         auto last = std::make_unique<ModelGraph>(graph);
         const std::lock_guard<std::mutex> lock(shared_->mutex);
         if (shared_->resets != resets) return results;
-        const auto [place, fresh] = shared_->graphs.try_emplace(any_sizes ? Key{} : sizes, Kept{graph, 0});
+        const auto [place, fresh] = shared_->graphs.try_emplace(sizes, Kept{graph, 0});
         place->second.used = ++shared_->clock;
         if (!fresh) return results;  // another thread captured the same meanwhile
         if (shared_->graphs.size() > kGraphs) {

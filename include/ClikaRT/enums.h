@@ -309,6 +309,7 @@ enum class NodeKind : std::int32_t {
     Index = 11,
     Window = 12,
     Random = 13,
+    Composite = 14,
 };
 
 /// Forms of gelu.

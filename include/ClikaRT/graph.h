@@ -70,6 +70,18 @@ public:
         return detail::check(clikart_graph_audit(handle(), given.data(), given.size()));
     }
 
+    /// Whether a graph for any sizes is the right one for such inputs; of others true.  A run where it is not throws ValueError.
+    bool holds(const std::vector<Tensor>& inputs) const {
+        const auto given = detail::handles(inputs);
+        return detail::check(clikart_graph_holds(handle(), given.data(), given.size())) == 1;
+    }
+    /// What it counts on then, with the lines that comes from.
+    std::vector<std::string> conditions() const {
+        std::vector<std::string> texts;
+        for (std::size_t i = 0; i < clikart_graph_condition_count(handle()); ++i) texts.emplace_back(detail::check(clikart_graph_condition(handle(), i)));
+        return texts;
+    }
+
     /// Writes the graph, with the tensors it holds, to a file.  Throws OsError.
     void save(const std::string& path) const { detail::check(clikart_graph_save(handle(), path.c_str())); }
     /// Reads one.  Nothing in the file is trusted; it has to stay as it is while the graph lives.  Throws OsError, ValueError.

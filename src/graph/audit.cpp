@@ -67,9 +67,11 @@ std::string audit(const ModelGraph& graph, std::span<Tensor* const> inputs) {
         as_recorded.push_back(program.steps[i].recorded);
     }
     const Program all = with_outputs(program, steps);
+    SizeValues sizes = graph.sizes_for(inputs);
     std::vector<Layout> layouts;
     for (const Tensor* input : inputs) layouts.push_back({input->shape(), input->strides()});
-    const std::vector<Ref<Tensor>> values = can_be_planned(all) ? submit_run(make_plan(all, std::move(layouts), false), inputs) : interpret(all, inputs);
+    const std::vector<Ref<Tensor>> values =
+        can_be_planned(all) ? submit_run(make_plan(all, std::move(layouts), false, &sizes), inputs) : interpret(all, inputs, &sizes);
     const std::vector<Ref<Tensor>> right = interpret(with_outputs(recorded, as_recorded), inputs);
     for (size_t i = 0; i < values.size(); ++i) {
         const std::string here = difference(*values[i], *right[i]);

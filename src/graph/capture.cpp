@@ -1,9 +1,12 @@
 #include "graph/capture.h"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <unordered_set>
 
+#include "graph/stand_ins.h"
 #include "ops/call_site.h"
 #include "ops/recorder.h"
 #include "ops/settings.h"
@@ -14,7 +17,7 @@ namespace {
 
 class GraphRecorder final : public Recorder {
 public:
-    GraphRecorder(bool running, bool strict) noexcept : running(running), strict_(strict) {}
+    GraphRecorder(bool running, bool strict, bool any_sizes) noexcept : running(running), any_sizes(any_sizes), strict_(strict) {}
 
     Results record(const OpCall& call, const DTypes& dtypes, const OutputSpec& spec) override {
         Results results;
@@ -31,6 +34,35 @@ public:
     }
 
     bool keeps_views() const noexcept override { return true; }
+
+    bool keep_composite(const OpCall& call, const std::function<Ref<Tensor>()>& parts, Ref<Tensor>& result) override {
+        if (!any_sizes || !why.empty()) return false;
+        const auto on_meta = [](const Tensor* input) { return input->storage().is_meta(); };
+        bool whole = call.info.kind == NodeKind::Composite && std::none_of(call.inputs.begin(), call.inputs.end(), on_meta);
+        if (whole) {
+            if (running) {
+                const Unrecorded unrecorded;
+                result = parts();
+            } else {
+                const StandIns nothing;
+                result = parts();
+            }
+            // A view is one of the graph as well.
+            whole = std::none_of(call.inputs.begin(), call.inputs.end(), [&](Tensor* input) { return &input->storage() == &result->storage(); });
+        }
+        if (!whole) {
+            for (const SizeUse& use : sizes_in(call)) sizes_.require(use.term, current_origin());
+            return false;
+        }
+        if (running) {
+            note(call, {result});
+        } else {
+            Results results{make_tensor(result->dtype(), result->shape(), Device{})};
+            add(call, results);
+            result = results[0];
+        }
+        return true;
+    }
 
     void note(const OpCall& call, const Results& results) override {
         if (!why.empty()) return;
@@ -62,18 +94,52 @@ public:
 
     void born(Tensor& tensor) noexcept override { tensor.recorded = {id, kBorn}; }
 
-    void size_asked(const Tensor& tensor) noexcept override {
-        if (sizes_asked || tensor.recorded.capture != id) return;
+    void fact_asked(Fact fact, const Tensor& tensor, const Tensor* other) noexcept override {
+        if (!any_sizes && sizes_asked) return;
+        if (!known_value(tensor) && sizes_.followed_by(tensor) < 0) return;
         sizes_asked = true;
         try {
-            size_place_ = current_origin();
-        } catch (...) {  // then nobody learns where
+            Ref<Origin> place = current_origin();
+            if (!size_place_) size_place_ = place;
+            if (any_sizes) require_fact(fact, tensor, other, place);
+        } catch (...) {
+            lost_ = true;
         }
     }
     /// Where that was first, as far as it was told.
     std::string size_place() const {
         const std::string* const place = size_place_ ? size_place_->text() : nullptr;
         return place ? *place : "";
+    }
+
+    std::optional<Attributes> decode(const OpInfo& info, const Attributes& given) override {
+        std::optional<Attributes> plain;
+        for (int i = 0; info.attributes[i]; ++i) {
+            for (int64_t k = 0; info.has_sizes(i) && k < given.length(i); ++k) {
+                const int32_t at = given.items[i].offset + static_cast<int32_t>(k);
+                if (!sizes_.knows(given.values[at])) continue;
+                if (!plain) plain.emplace(given);
+                plain->values[at] = sizes_.number_of(sizes_.term_of(given.values[at]));
+            }
+        }
+        return plain;
+    }
+
+    /// The code of a fact, or its number where that is always the same.
+    int64_t fact(SizeTerm::Op op, const Tensor& tensor, int dim, const Tensor* other) {
+        const int64_t number = op == SizeTerm::Op::Size     ? tensor.shape()[dim]
+                               : op == SizeTerm::Op::Stride ? tensor.strides()[dim]
+                               : op == SizeTerm::Op::Dense  ? tensor.is_contiguous()
+                                                            : &tensor.storage() == &other->storage();
+        Tensor *const value = any_sizes ? known_value(tensor) : nullptr, *const second = value && other ? known_value(*other) : nullptr;
+        if (!value || (other && !second)) return number;
+        const NodeKind kind = static_cast<const Node&>(*value->node).kind;
+        if (op == SizeTerm::Op::Dense && kind != NodeKind::View && kind != NodeKind::Input) return number;  // what is computed always is
+        return RecordedSizes::code_of(other ? sizes_.add_fact(op, *value, *second, number) : sizes_.add_fact(op, *value, dim, number));
+    }
+    RecordedSizes& sizes() {
+        if (lost_) fail(ErrorKind::Memory, "capture: there was no memory to note what was asked of a shape");
+        return sizes_;
     }
 
     /// Why the graph was given up, and where, as far as that was told; empty when it was not.
@@ -102,7 +168,8 @@ public:
     static inline std::atomic<uint64_t> next_id{1};
     const uint64_t id = next_id.fetch_add(1, std::memory_order_relaxed);
     const bool running;
-    Recording recording{id, {}, {}, {}, {}};
+    const bool any_sizes;  // the graph is to hold for other sizes
+    Recording recording{id, {}, {}, {}, {}, {}};
     std::string why;  // the graph was given up
     bool sizes_asked = false;
     const Mode mode_before = thread_mode();
@@ -134,9 +201,19 @@ private:
     Ref<Node> new_node(const OpCall& call) {
         auto node = make_ref<Node>(call.info.code, call.info.kind, id, recorded_++, call.attributes);
         for (Tensor* input : call.inputs) node->inputs.push_back(Ref<Tensor>::share(twin_of(input)));
+        node->sizes = sizes_in(call);
         if (call.generator) node->generator = Ref<Generator>::share(call.generator);
         node->place = current_origin();
         return node;
+    }
+
+    /// What of a call's attributes comes from sizes.
+    std::vector<SizeUse> sizes_in(const OpCall& call) {
+        std::vector<SizeUse> uses;
+        for (int32_t at = 0; call.coded && at < call.coded->used; ++at) {
+            if (call.coded->values[at] != call.attributes.values[at]) uses.push_back({at, sizes_.term_of(call.coded->values[at])});
+        }
+        return uses;
     }
 
     /// What a tensor is a view of, as far as that is recorded.
@@ -164,6 +241,29 @@ private:
         recording.own_copies.emplace_back(Ref<Tensor>::share(base), fresh);
     }
 
+    /// What stands in the graph for a tensor that depends on an input; null for others.
+    Tensor* known_value(const Tensor& tensor) const noexcept {
+        auto* const t = const_cast<Tensor*>(&tensor);
+        if (!running) return tensor.node && static_cast<const Node&>(*tensor.node).capture == id ? t : nullptr;
+        Tensor* const twin = twin_of(t);
+        return twin == t ? nullptr : twin;
+    }
+
+    /// The graph counts on it being so.
+    void require_fact(Fact fact, const Tensor& tensor, const Tensor* other, const Ref<Origin>& place) {
+        const auto require = [&](int64_t code) { sizes_.require(sizes_.term_of(code), place); };
+        if (const int32_t followed = sizes_.followed_by(tensor); followed >= 0) sizes_.require(followed, place);
+        if (fact == Fact::SharesMemory) return require(this->fact(SizeTerm::Op::Shared, tensor, 0, other));
+        if (fact == Fact::Dense) return require(this->fact(SizeTerm::Op::Dense, tensor, 0, nullptr));
+        for (int d = 0; d < tensor.rank(); ++d) {
+            const int32_t size = sizes_.term_of(this->fact(SizeTerm::Op::Size, tensor, d, nullptr));
+            sizes_.require(fact == Fact::Ones ? sizes_.add_computed(SizeTerm::Op::Equal, size, sizes_.term_of(1)) : size, place);
+            if (fact == Fact::Strides) require(this->fact(SizeTerm::Op::Stride, tensor, d, nullptr));
+        }
+    }
+
+    RecordedSizes sizes_;
+    bool lost_ = false;                        // something that was asked
     static constexpr size_t kBorn = SIZE_MAX;  // the place of tensors made of host data
     const bool strict_;
     Ref<Origin> where_;
@@ -187,10 +287,10 @@ GraphRecorder& require() {
     return *current.recorder;
 }
 
-GraphRecorder& start(bool running, bool strict) {
+GraphRecorder& start(bool running, bool strict, bool any_sizes) {
     if (current.recorder && (running || !current.recorder->running)) fail(ErrorKind::Runtime, "capture: the calling thread is already recording a graph");
     if (current.recorder) current.recorder->give_up("another graph is recorded");
-    auto recorder = std::make_unique<GraphRecorder>(running, strict);
+    auto recorder = std::make_unique<GraphRecorder>(running, strict, any_sizes);
     recorder->outer = std::move(current.recorder);
     current.recorder = std::move(recorder);
     thread_recorder() = current.recorder.get();
@@ -217,14 +317,14 @@ Ref<Tensor> add_input(GraphRecorder& recorder, DType dtype, const Dims& shape, s
 
 }  // namespace
 
-void begin() {
-    start(false, true);
+void begin(bool any_sizes) {
+    start(false, true, any_sizes);
     set_thread_mode(Mode::Capture);
 }
 
-void begin_running(bool strict) {
+void begin_running(bool strict, bool any_sizes) {
     if (thread_mode() == Mode::Capture) fail(ErrorKind::Runtime, "capture: the calling thread is already recording a graph");
-    start(true, strict);
+    start(true, strict, any_sizes);
 }
 
 Ref<Tensor> input(DType dtype, const Dims& shape, std::string name) {
@@ -260,10 +360,37 @@ std::string size_place() {
     return require().size_place();
 }
 
+int64_t fact(SizeTerm::Op op, const Tensor& tensor, int64_t dim, const Tensor* other) {
+    settle_size(tensor, "capture_size");
+    if ((op == SizeTerm::Op::Size || op == SizeTerm::Op::Stride) && (dim < 0 || dim >= tensor.rank())) {
+        fail(ErrorKind::Index, "capture_size: dimension {} is out of range for {} dimensions", dim, tensor.rank());
+    }
+    return require().fact(op, tensor, static_cast<int>(dim), other);
+}
+
+int64_t computed_size(SizeTerm::Op op, int64_t a, int64_t b) {
+    RecordedSizes& sizes = require().sizes();
+    const int32_t first = sizes.term_of(a), second = sizes.term_of(b);
+    return RecordedSizes::code_of(sizes.add_computed(op, first, second));
+}
+
+int64_t require_size(int64_t code) {
+    RecordedSizes& sizes = require().sizes();
+    const int32_t term = sizes.term_of(code);
+    sizes.require(term, current_origin());
+    return sizes.number_of(term);
+}
+
+Ref<Tensor> size_number(int64_t code) {
+    RecordedSizes& sizes = require().sizes();
+    return sizes.make_number(sizes.term_of(code));
+}
+
 Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> output_names, const GraphOptions& options) {
     require();
     const std::unique_ptr<GraphRecorder> done = stop();
     if (!done->why.empty()) fail(ErrorKind::Runtime, "compile: {}, which cannot be recorded into a graph", done->obstacle());
+    done->recording.sizes = std::move(done->sizes());
     std::vector<Ref<Tensor>> kept;
     std::vector<Tensor*> results;
     for (Tensor* output : outputs) results.push_back(kept.emplace_back(done->output(output)).get());

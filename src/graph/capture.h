@@ -10,11 +10,12 @@
 namespace clikart::capture {
 
 /// From now on the thread's calls are recorded and no kernel runs for them.  Throws RuntimeError when they already are.  A capture
-/// that runs its calls is given up, and goes on when this one has ended.
-void begin();
+/// that runs its calls is given up, and goes on when this one has ended.  With `any_sizes` what the functions below tell of sizes
+/// follows the inputs' sizes at each run, and the graph counts on all else that is asked of shapes and strides being as it is now.
+void begin(bool any_sizes = false);
 /// The same, but the calls are run as well.  What cannot be recorded ends the recording, not the program: see obstacle().  Where
 /// that is to be `strict`, it throws instead.
-void begin_running(bool strict);
+void begin_running(bool strict, bool any_sizes = false);
 
 /// The stand-in for the graph's next input.  Throws ValueError for a bad shape, RuntimeError without a capture.
 Ref<Tensor> input(DType dtype, const Dims& shape, std::string name);
@@ -29,6 +30,16 @@ std::string obstacle();
 bool sizes_asked();
 /// Where that was first, as far as it was told, else empty.
 std::string size_place();
+
+/// A fact about a tensor, such as a size: where it may be otherwise for other inputs, a code that stands for it in arguments of calls
+/// (ops/recorder.h), else the number.  `other` is what memory may be shared with.  Throws IndexError for a dimension that is not there.
+int64_t fact(SizeTerm::Op op, const Tensor& tensor, int64_t dim, const Tensor* other = nullptr);
+/// What is computed of two of these, or of one and a plain number.  Throws ValueError for codes that were not given out, and as compute().
+int64_t computed_size(SizeTerm::Op op, int64_t a, int64_t b);
+/// What a code stands for now; the graph counts on its being that.
+int64_t require_size(int64_t code);
+/// A weak number that is at each run what the code stands for then.
+Ref<Tensor> size_number(int64_t code);
 
 /// Ends the capture and freezes what the outputs depend on; the thread computes again, also when this throws.
 /// Throws RuntimeError for a graph that was given up.

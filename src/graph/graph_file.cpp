@@ -11,6 +11,7 @@
 #include "io/safetensors.h"
 #include "ops/call.h"
 #include "ops/call_site.h"
+#include "ops/recorder.h"
 #include "ops/settle.h"
 
 namespace clikart {
@@ -18,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;        // 1: without numbers that come from sizes, and without composites
 constexpr size_t kLongest = 32 << 20;  // bytes of a description: a step takes some 200
 constexpr const char* kKey = "clikart.graph";
 
@@ -54,7 +55,11 @@ Json described(const Step& step, size_t number, const std::string& input_name) {
         return {{"kind", "input"}, {"name", input_name}, {"dtype", name_of(step.dtype)}, {"shape", std::vector<int64_t>(step.shape.begin(), step.shape.end())}};
     }
     if (step.kind == NodeKind::External) return {{"kind", "external"}, {"tensor", std::to_string(number)}};
-    if (step.kind == NodeKind::Constant) return {{"kind", "constant"}, {"dtype", name_of(step.dtype)}, {"bytes", hex(*step.value)}, {"weak", step.value->weak}};
+    if (step.kind == NodeKind::Constant) {
+        Json constant{{"kind", "constant"}, {"dtype", name_of(step.dtype)}, {"bytes", hex(*step.value)}, {"weak", step.value->weak}};
+        if (!step.sizes.empty()) constant["size"] = step.sizes[0].term;
+        return constant;
+    }
     if (step.op == OpCode::Result) return {{"kind", "result"}, {"of", step.inputs[0]}};
     const OpInfo& info = op_info(step.op);
     if (step.generator) {
@@ -62,6 +67,11 @@ Json described(const Step& step, size_t number, const std::string& input_name) {
     }
     Json call{{"kind", "call"}, {"op", info.name}, {"inputs", step.inputs}, {"attributes", Json::array()}};
     for (int i = 0; info.attributes[i]; ++i) call["attributes"].push_back(attribute(info.attributes[i], *step.attributes, i));
+    for (const SizeUse& use : step.sizes) {
+        int i = 0;  // the attribute, and the number in it
+        while (use.place >= step.attributes->items[i].offset + std::max(step.attributes->items[i].length, 0)) ++i;
+        call["sizes"].push_back({i, use.place - step.attributes->items[i].offset, use.term});
+    }
     if (step.in_place) call["in_place"] = true;
     if (step.place && step.place->text()) call["place"] = *step.place->text();
     return call;
@@ -169,11 +179,40 @@ Ref<Tensor> number_of(const Json& step) {
     return tensor;
 }
 
+Json described(const SizeTerm& term) {
+    const char* const name = size_term_names()[static_cast<size_t>(term.op)];
+    if (term.op == SizeTerm::Op::Number || term.op == SizeTerm::Op::Dense) return {name, term.a};
+    return {name, term.a, term.b};
+}
+
 /// Makes the calls of a description, which are recorded.
 class Reader {
 public:
     explicit Reader(std::vector<safetensors::Entry> entries) {
         for (auto& entry : entries) tensors_.emplace(entry.name, std::move(entry.tensor));
+    }
+
+    void read_sizes(const Json& sizes) {
+        for (const Json& size : sizes) {
+            if (!size.is_array() || size.empty() || !size[0].is_string()) malformed("has a size that is no list with a name");
+            const auto names = size_term_names();
+            const auto name = std::find(names.begin(), names.end(), size[0].get_ref<const std::string&>());
+            if (name == names.end()) malformed("has a size that is computed in an unknown way");
+            const auto op = static_cast<SizeTerm::Op>(name - names.begin());
+            const bool one = op == SizeTerm::Op::Number || op == SizeTerm::Op::Dense;
+            if (size.size() != (one ? 2u : 3u)) malformed("has a size of too many or too few numbers");
+            const int64_t a = whole(size[1], "a size"), b = one ? 0 : whole(size[2], "a size");
+            if (op == SizeTerm::Op::Number && is_size_code(a)) malformed("has a size that no tensor has");
+            sizes_.push_back({op, a, b});
+        }
+    }
+
+    /// What the program counts on, which holds for the sizes in the file.
+    void require(const Json& condition) {
+        const CallPlace place(condition.is_object() && condition.contains("place") ? text_of(condition, "place") : "");
+        const int64_t code = code_of(whole(member(condition, "term", Json::value_t::number_integer), "a condition"));
+        const int64_t value = whole(member(condition, "value", Json::value_t::number_integer), "a condition");
+        if ((is_size_code(code) ? capture::require_size(code) : code) != value) malformed("counts on what its own sizes do not have");
     }
 
     void find_written(const Json& steps) {
@@ -207,6 +246,11 @@ public:
             if (written_.contains(static_cast<int64_t>(values_.size()))) value = writable(*value);
         } else if (kind == "constant") {
             value = number_of(step);
+            if (step.contains("size")) {
+                const int64_t code = code_of(whole(step["size"], "a size"));
+                if (!value->weak || value->dtype() != DType::Int64) malformed("has a constant that comes from a size and is no whole number");
+                if (is_size_code(code)) value = capture::size_number(code);
+            }
         } else if (kind == "result") {
             const auto it = second_.find(whole(member(step, "of", Json::value_t::number_integer), "a result"));
             if (it == second_.end()) malformed("has the second result of something that has one");
@@ -219,17 +263,36 @@ public:
         values_.push_back(std::move(value));
     }
 
-    Tensor& value(const Json& number) const {
-        const int64_t i = whole(number, "an operand");
+    Tensor& value(const Json& number) const { return value(whole(number, "an operand")); }
+    Tensor& value(int64_t i) const {
         if (i < 0 || static_cast<size_t>(i) >= values_.size() || !values_[static_cast<size_t>(i)]) malformed("reads a value that is not there yet");
         return *values_[static_cast<size_t>(i)];
     }
 
 private:
+    /// The code, or the number, of one of the sizes; those it is computed of come before it, and what they are about is read already.
+    int64_t code_of(int64_t size) {
+        if (size < 0 || static_cast<size_t>(size) >= sizes_.size()) malformed("speaks of a size that is not there");
+        while (codes_.size() <= static_cast<size_t>(size)) {
+            const SizeTerm& term = sizes_[codes_.size()];
+            if (term.op == SizeTerm::Op::Number) {
+                codes_.push_back(term.a);
+            } else if (term.is_fact()) {
+                const bool shared = term.op == SizeTerm::Op::Shared;
+                codes_.push_back(capture::fact(term.op, value(term.a), shared ? 0 : term.b, shared ? &value(term.b) : nullptr));
+            } else {
+                const auto computed = static_cast<int64_t>(codes_.size());
+                if (term.a < 0 || term.a >= computed || term.b < 0 || term.b >= computed) malformed("computes with a size that is not there yet");
+                codes_.push_back(capture::computed_size(term.op, codes_[static_cast<size_t>(term.a)], codes_[static_cast<size_t>(term.b)]));
+            }
+        }
+        return codes_[static_cast<size_t>(size)];
+    }
+
     Ref<Tensor> call_of(const Json& step) {
         const std::string name = text_of(step, "op");
         const OpInfo* const info = find_op(name);
-        if (!info || info->composite) fail(ErrorKind::NotImplemented, "graph.load: '{}' is no operator that is known here", name.substr(0, 64));
+        if (!info) fail(ErrorKind::NotImplemented, "graph.load: '{}' is no operator that is known here", name.substr(0, 64));
         SmallVector<Tensor*, 4> operands;
         for (const Json& number : member(step, "inputs", Json::value_t::array)) operands.push_back(&value(number));
         const Json& given = member(step, "attributes", Json::value_t::array);
@@ -244,6 +307,16 @@ private:
         check_arity(*info, all.size());
         Attributes attributes;
         for (size_t i = 0; i < given.size(); ++i) add_attribute(attributes, info->attributes[i], given[i], *info, all.size());
+        if (step.contains("sizes")) {
+            for (const Json& use : member(step, "sizes", Json::value_t::array)) {
+                if (!use.is_array() || use.size() != 3) malformed(fmt::format("has a size for {} that is no list of three", name));
+                const int64_t i = whole(use[0], "an attribute"), k = whole(use[1], "an attribute");
+                const bool fits =
+                    i >= 0 && i < attributes.count && info->has_sizes(static_cast<int>(i)) && k >= 0 && k < attributes.length(static_cast<int>(i));
+                if (!fits) malformed(fmt::format("has a size for an attribute that {} does not have", name));
+                attributes.values[attributes.items[i].offset + k] = code_of(whole(use[2], "a size"));
+            }
+        }
         const CallPlace place(step.contains("place") ? text_of(step, "place") : "");
         if (in_place) {
             if (all.empty() || !info->in_place) malformed(fmt::format("writes over an operand of {}, which does not do that", name));
@@ -258,6 +331,8 @@ private:
     static Ref<Tensor> writable(const Tensor& mapped) { return tensor_from_host(mapped.data(), mapped.dtype(), mapped.shape()); }
 
     std::unordered_map<std::string, Ref<Tensor>> tensors_;
+    std::vector<SizeTerm> sizes_;
+    std::vector<int64_t> codes_;  // of the first of them
     std::unordered_set<int64_t> written_;
     std::vector<Ref<Tensor>> values_;
     std::unordered_map<int64_t, Ref<Tensor>> second_;
@@ -286,7 +361,16 @@ void save_graph(const ModelGraph& graph, const std::string& path) {
     }
     Json outputs = Json::array();
     for (size_t i = 0; i < program.outputs.size(); ++i) outputs.push_back({{"name", graph.output_names()[i]}, {"value", program.outputs[i]}});
-    const Json description{{"version", kVersion}, {"any_sizes", graph.any_sizes()}, {"steps", std::move(steps)}, {"outputs", std::move(outputs)}};
+    const bool is_first_version =
+        program.sizes.empty() && std::none_of(program.steps.begin(), program.steps.end(), [](const Step& step) { return step.kind == NodeKind::Composite; });
+    Json description{
+        {"version", is_first_version ? 1 : kVersion}, {"any_sizes", graph.any_sizes()}, {"steps", std::move(steps)}, {"outputs", std::move(outputs)}};
+    for (const SizeTerm& term : program.sizes) description["sizes"].push_back(described(term));
+    for (const Condition& condition : program.conditions) {
+        Json one{{"term", condition.term}, {"value", condition.value}};
+        if (condition.place && condition.place->text()) one["place"] = *condition.place->text();
+        description["conditions"].push_back(std::move(one));
+    }
     std::string text = description.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (text.size() > kLongest) fail(ErrorKind::NotImplemented, "graph.save: the graph is too large, its description would take {} bytes", text.size());
     const HostRead reading(storages);
@@ -303,7 +387,9 @@ Ref<ModelGraph> load_graph(const std::string& path, int optimize) {
     const Json description = Json::parse(text->second, nullptr, false);
     if (!description.is_object()) malformed("is not JSON");
     const int64_t version = whole(member(description, "version", Json::value_t::number_integer), "a version");
-    if (version != kVersion) fail(ErrorKind::Value, "graph.load: '{}' is of version {}, this library reads version {}", path, version, kVersion);
+    if (version < 1 || version > kVersion) {
+        fail(ErrorKind::Value, "graph.load: '{}' is of version {}, this library reads versions up to {}", path, version, kVersion);
+    }
     const bool any_sizes = member(description, "any_sizes", Json::value_t::boolean).get<bool>();
     const Json& steps = member(description, "steps", Json::value_t::array);
     try {
@@ -311,10 +397,14 @@ Ref<ModelGraph> load_graph(const std::string& path, int optimize) {
     } catch (const Json::exception& error) {
         malformed(fmt::format("is not what it should be: {}", error.what()));
     }
-    capture::begin();
+    capture::begin(any_sizes);
     bool ended = false;
     try {
+        if (description.contains("sizes")) reader.read_sizes(member(description, "sizes", Json::value_t::array));
         for (const Json& step : steps) reader.read(step);
+        if (description.contains("conditions")) {
+            for (const Json& condition : member(description, "conditions", Json::value_t::array)) reader.require(condition);
+        }
         std::vector<Tensor*> outputs;
         std::vector<std::string> names;
         for (const Json& output : member(description, "outputs", Json::value_t::array)) {

@@ -20,8 +20,15 @@ bool keeps_shape(std::span<Tensor* const> operands) {
     return true;
 }
 
+/// The attributes of a step for the sizes of this run.
+Attributes attributes_of(const Step& step, SizeValues& sizes) {
+    Attributes attributes = *step.attributes;
+    for (const SizeUse& use : step.sizes) attributes.values[use.place] = sizes.of(use.term);
+    return attributes;
+}
+
 /// What a step makes of its operands.
-Results run_step(const Step& step, const Values& values, bool over) {
+Results run_step(const Step& step, const Values& values, const Attributes& attributes, bool over) {
     SmallVector<Tensor*, 4> operands;
     const auto input = [&](size_t k) { return values[static_cast<size_t>(step.inputs[k])].get(); };
     for (size_t k = 0; k < step.own_inputs(); ++k) operands.push_back(input(k));
@@ -30,11 +37,11 @@ Results run_step(const Step& step, const Values& values, bool over) {
         if (step.op == OpCode::Copy) {
             copy_into(*operands[0], *operands[1]);
         } else {
-            call_in_place(step.op, all(), *step.attributes, step.generator.get());
+            call_in_place(step.op, all(), attributes, step.generator.get());
         }
         return {};
     }
-    Results results = call_many(step.op, all(), *step.attributes, {}, step.generator.get());
+    Results results = call_many(step.op, all(), attributes, {}, step.generator.get());
     if (step.epilogues.empty()) return results;
     std::vector<Ref<Tensor>> made{std::move(results[0])};
     for (const Epilogue& epilogue : step.epilogues) {
@@ -55,27 +62,40 @@ Results run_step(const Step& step, const Values& values, bool over) {
 
 }  // namespace
 
-std::vector<Ref<Tensor>> interpret(const Program& program, std::span<Tensor* const> inputs, bool over, const std::function<void(size_t)>& before) {
+std::vector<Ref<Tensor>> interpret(const Program& program, std::span<Tensor* const> inputs, SizeValues* sizes, bool over,
+                                   const std::function<void(size_t)>& before) {
+    const bool recorded = !program.sizes.empty();
+    SizeValues own(program.sizes);
+    if (!sizes) sizes = &own;
     over = over || (thread_mode() == Mode::Eager && !thread_settings.recording);  // elsewhere writing would need a record
     const std::vector<Step>& steps = program.steps;
     Values values(steps.size());
     std::unordered_map<int32_t, Ref<Tensor>> second;  // results, by the step that made both
-    for (size_t i = 0; i < inputs.size(); ++i) values[static_cast<size_t>(program.inputs[i])] = Ref<Tensor>::share(inputs[i]);
+    const auto note = [&](size_t i) {
+        if (recorded) sizes->note(static_cast<int32_t>(i), *values[i]);
+    };
+    for (size_t i = 0; i < inputs.size(); ++i) {
+        values[static_cast<size_t>(program.inputs[i])] = Ref<Tensor>::share(inputs[i]);
+        note(static_cast<size_t>(program.inputs[i]));
+    }
     for (size_t i = 0; i < steps.size(); ++i) {
         const Step& step = steps[i];
         if (step.kind == NodeKind::Input) continue;
         if (before) before(i);
         if (step.value) {
-            values[i] = step.value;
+            values[i] = step.sizes.empty() ? step.value : scalar(sizes->of(step.sizes[0].term));
+            note(i);
             continue;
         }
         if (step.op == OpCode::Result) {
             values[i] = second.at(step.inputs[0]);
         } else {
-            Results results = run_step(step, values, over);
+            Results results = step.sizes.empty() ? run_step(step, values, *step.attributes, over)  // no copy where there need be none
+                                                 : run_step(step, values, attributes_of(step, *sizes), over);
             values[i] = std::move(results[0]);
             if (results[1]) second.emplace(static_cast<int32_t>(i), std::move(results[1]));
         }
+        if (values[i]) note(i);
         for (const int32_t value : step.ends) values[static_cast<size_t>(value)] = nullptr;
     }
     std::vector<Ref<Tensor>> outputs;

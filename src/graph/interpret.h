@@ -9,7 +9,9 @@ namespace clikart {
 
 /// Makes the calls of all steps, as the thread's mode says; returns the outputs.  `inputs` fit the program.  With `over`, epilogues
 /// are written over the result that they follow, else that is done where the calls compute.  `before` is told each step.
-std::vector<Ref<Tensor>> interpret(const Program& program, std::span<Tensor* const> inputs, bool over = false,
+/// `sizes`: what a program that was made of a recorded one uses; of a recorded one they become those of this run, null where nobody
+/// wants to know them.
+std::vector<Ref<Tensor>> interpret(const Program& program, std::span<Tensor* const> inputs, SizeValues* sizes = nullptr, bool over = false,
                                    const std::function<void(size_t)>& before = nullptr);
 
 }  // namespace clikart

@@ -14,6 +14,7 @@
 #include "graph/passes/identities.h"
 #include "graph/passes/layout.h"
 #include "graph/replay.h"
+#include "graph/stand_ins.h"
 #include "ops/call.h"
 #include "ops/recorder.h"
 #include "ops/settings.h"
@@ -36,9 +37,68 @@ std::mutex& planning = []() -> std::mutex& {
     return made;
 }();
 
+bool lies_as_planned(const Plan& plan, std::span<Tensor* const> inputs) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+        if (!(inputs[i]->shape() == plan.layouts[i].shape && inputs[i]->strides() == plan.layouts[i].strides)) return false;
+    }
+    return true;
+}
+
 std::string listed(const std::vector<std::string>& names) {
     return fmt::format("['{}']", fmt::join(names, "', '"));
 }
+
+/// Of the terms of a recording those that the graph uses, in their order.
+class SizesOfUse {
+public:
+    explicit SizesOfUse(RecordedSizes all) : recorded(std::move(all)), used_(recorded.terms.size(), -1) {}
+
+    /// Marks a term and what it is computed of; need_value(tensor) is told what facts are about.
+    template <class F>
+    void need(int32_t term, F&& need_value) {
+        std::vector<int32_t> stack{term};
+        while (!stack.empty()) {
+            const auto at = static_cast<size_t>(stack.back());
+            stack.pop_back();
+            if (used_[at] >= 0) continue;
+            used_[at] = 0;
+            const SizeTerm& t = recorded.terms[at];
+            if (t.is_fact()) need_value(*recorded.values[static_cast<size_t>(t.a)]);
+            if (t.op == SizeTerm::Op::Shared) need_value(*recorded.values[static_cast<size_t>(t.b)]);
+            if (t.is_computed()) stack.insert(stack.end(), {static_cast<int32_t>(t.a), static_cast<int32_t>(t.b)});
+        }
+    }
+
+    /// The number of a term that is needed, once all are.
+    int32_t number_of(int32_t term) {
+        if (numbers_.empty()) {
+            int32_t count = 0;
+            for (const int32_t used : used_) numbers_.push_back(used < 0 ? -1 : count++);
+        }
+        return numbers_[static_cast<size_t>(term)];
+    }
+
+    /// The terms themselves; number_of_value(tensor) is the value of the program that it is.
+    template <class F>
+    std::vector<SizeTerm> terms(F&& number_of_value) {
+        std::vector<SizeTerm> result;
+        for (size_t i = 0; i < used_.size(); ++i) {
+            if (used_[i] < 0) continue;
+            SizeTerm term = recorded.terms[i];
+            if (term.is_fact()) term.a = number_of_value(*recorded.values[static_cast<size_t>(term.a)]);
+            if (term.op == SizeTerm::Op::Shared) term.b = number_of_value(*recorded.values[static_cast<size_t>(term.b)]);
+            if (term.is_computed()) term.a = number_of(static_cast<int32_t>(term.a)), term.b = number_of(static_cast<int32_t>(term.b));
+            result.push_back(term);
+        }
+        return result;
+    }
+
+    RecordedSizes recorded;
+
+private:
+    std::vector<int32_t> used_;     // by term: 0 where it is, else -1
+    std::vector<int32_t> numbers_;  // by term
+};
 
 }  // namespace
 
@@ -72,20 +132,29 @@ ModelGraph::ModelGraph(Recording recording, std::span<Tensor* const> outputs, st
     };
     for (Tensor* output : outputs) stack.push_back(meant(output));
     for (const Ref<Tensor>& effect : recording.effects) stack.push_back(effect.get());
+    SizesOfUse sizes(options.any_sizes ? std::move(recording.sizes) : RecordedSizes());
+    const auto need_value = [&](Tensor& value) { stack.push_back(meant(&value)); };
+    for (const Condition& condition : sizes.recorded.conditions) sizes.need(condition.term, need_value);
+    const auto sizes_of = [&](const Node& node) { return any_sizes_ ? std::span<const SizeUse>(node.sizes) : std::span<const SizeUse>(); };
     std::unordered_set<const Object*> seen;
     while (!stack.empty()) {
         Tensor* const t = stack.back();
         stack.pop_back();
+        if (const int32_t followed = sizes.recorded.followed_by(*t); followed >= 0) sizes.need(followed, need_value);
         if (!t->node || numbers.contains(key_of(*t)) || !seen.insert(key_of(*t)).second) continue;
         const auto& node = static_cast<const Node&>(*t->node);
         if (node.capture != recording.capture) fail(ErrorKind::Value, "trace: the tensor {} belongs to another capture", describe(*t));
         needed.push_back(t);
+        for (const SizeUse& use : sizes_of(node)) sizes.need(use.term, need_value);
         for (const Ref<Tensor>& input : node.inputs) stack.push_back(node.order == 0 ? input.get() : meant(input.get()));
     }
     const auto number_of = [&](Tensor& t) {
         if (const auto it = numbers.find(key_of(t)); it != numbers.end()) return it->second;
+        const int32_t followed = sizes.recorded.followed_by(t);
         const NodeKind kind = t.number ? NodeKind::Constant : NodeKind::External;  // the only ones that are not there yet
-        return add(t, {t.number ? OpCode::Constant : OpCode::External, kind, none, {}, t.dtype(), t.shape(), Ref<Tensor>::share(&t), {}, {}, {}});
+        Step step{t.number ? OpCode::Constant : OpCode::External, kind, none, {}, t.dtype(), t.shape(), Ref<Tensor>::share(&t), {}, {}, {}};
+        if (followed >= 0) step.sizes.push_back({SizeUse::kValue, sizes.number_of(followed)});
+        return add(t, std::move(step));
     };
     const auto node_of = [](const Tensor* t) -> const Node& { return static_cast<const Node&>(*t->node); };
     std::sort(needed.begin(), needed.end(), [&](const Tensor* a, const Tensor* b) { return node_of(a).order < node_of(b).order; });
@@ -94,6 +163,7 @@ ModelGraph::ModelGraph(Recording recording, std::span<Tensor* const> outputs, st
         Step step{node.op, node.kind, std::make_shared<const Attributes>(node.attributes), {}, t->dtype(), t->shape(), {}, node.generator, {}, {}};
         step.in_place = node.in_place;
         step.place = node.place;
+        for (const SizeUse& use : sizes_of(node)) step.sizes.push_back({use.place, sizes.number_of(use.term)});
         for (const Ref<Tensor>& input : node.inputs) step.inputs.push_back(number_of(node.order == 0 ? *input : *meant(input.get())));
         add(*t, std::move(step));
     }
@@ -103,7 +173,10 @@ ModelGraph::ModelGraph(Recording recording, std::span<Tensor* const> outputs, st
     for (size_t i = 0; i < steps.size(); ++i) steps[i].recorded = static_cast<int32_t>(i);
     program_.any_sizes = any_sizes_;
     recorded_ = program_;
+    recorded_.sizes = sizes.terms([&](Tensor& value) { return number_of(*meant(&value)); });
+    for (Condition& condition : sizes.recorded.conditions) recorded_.conditions.push_back({sizes.number_of(condition.term), condition.value, condition.place});
     recorded_.find_ends();
+    recorded_.verify();
     if (options.optimize > 0) {
         for (const auto pass : {&passes::fold_constants, &passes::remove_identities, &passes::sink_permutations, &passes::merge_common, &passes::remove_dead,
                                 &passes::fold_epilogues, &passes::fuse_operators}) {
@@ -132,7 +205,7 @@ void ModelGraph::check_inputs(std::span<Tensor* const> inputs) const {
     for (size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i]->node && thread_mode() != Mode::Capture) require_value(*inputs[i], "run");
         settle_size(*inputs[i], "run");
-        if (!any_sizes_) note_size_asked(*inputs[i]);
+        if (!any_sizes_ || !recorded_.sizes.empty()) note_asked(Recorder::Fact::Strides, *inputs[i]);
         const Step& expected = program_.steps[static_cast<size_t>(program_.inputs[i])];
         const bool fits = any_sizes_ ? inputs[i]->rank() == expected.shape.rank() : inputs[i]->shape() == expected.shape;
         if (inputs[i]->dtype() == expected.dtype && fits) continue;
@@ -162,25 +235,68 @@ bool ModelGraph::has_doubtful_writes(std::span<Tensor* const> inputs) const {
     return false;
 }
 
-std::shared_ptr<const Plan> ModelGraph::plan_for(std::span<Tensor* const> inputs) const {
-    const auto lies_so = [&](const Plan& plan) {
-        for (size_t i = 0; i < inputs.size(); ++i) {
-            if (!(inputs[i]->shape() == plan.layouts[i].shape && inputs[i]->strides() == plan.layouts[i].strides)) return false;
-        }
-        return true;
+std::string ModelGraph::text_of(const Condition& condition) const {
+    const auto value = [&](int64_t number) {
+        const auto input = std::find(recorded_.inputs.begin(), recorded_.inputs.end(), static_cast<int32_t>(number));
+        if (input != recorded_.inputs.end()) return input_names_[static_cast<size_t>(input - recorded_.inputs.begin())];
+        const Step& step = recorded_.steps[static_cast<size_t>(number)];
+        return fmt::format("{}(...)", op_info(step.op == OpCode::Result ? recorded_.steps[static_cast<size_t>(step.inputs[0])].op : step.op).name);
     };
-    if (has_first_.load(std::memory_order_acquire) && lies_so(*first_)) return first_;
-    std::lock_guard lock(planning);
-    if (has_first_.load(std::memory_order_relaxed) && lies_so(*first_)) return first_;
-    const auto it = std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) { return lies_so(*plan); });
-    if (it != plans_.end()) {
-        std::rotate(it, it + 1, plans_.end());
-        return plans_.back();
+    const std::string text = clikart::text_of(recorded_.sizes, condition, value);
+    const std::string* const place = condition.place ? condition.place->text() : nullptr;
+    return place ? fmt::format("{}, at {}", text, *place) : text;
+}
+
+SizeValues ModelGraph::sizes_for(std::span<Tensor* const> inputs) const {
+    SizeValues sizes(recorded_.sizes);
+    if (!any_sizes_) return sizes;
+    {
+        const StandIns nothing;
+        interpret(recorded_, inputs, &sizes);
     }
+    for (const Condition& condition : recorded_.conditions) {
+        if (sizes.of(condition.term) == condition.value) continue;
+        std::string given;
+        for (size_t i = 0; i < inputs.size(); ++i) given += fmt::format("{}{} is {}", i == 0 ? "" : ", ", input_names_[i], describe(*inputs[i]));
+        fail(ErrorKind::Value, "run: the graph is for inputs where {}; here {}", text_of(condition), given);
+    }
+    if (!recorded_.sizes.empty()) sizes.of(static_cast<int32_t>(recorded_.sizes.size()) - 1);  // all of them
+    return sizes;
+}
+
+bool ModelGraph::holds(std::span<Tensor* const> inputs) const {
+    check_inputs(inputs);
+    if (!any_sizes_) return true;
+    {
+        std::lock_guard lock(planning);
+        if (known_plan(inputs)) return true;
+    }
+    try {
+        sizes_for(inputs);
+    } catch (const Failure&) {
+        return false;
+    }
+    return true;
+}
+
+/// The plan that was made for inputs that lie so, if it is still there.  With the lock on plans.
+std::shared_ptr<const Plan> ModelGraph::known_plan(std::span<Tensor* const> inputs) const {
+    if (has_first_.load(std::memory_order_relaxed) && lies_as_planned(*first_, inputs)) return first_;
+    const auto it = std::find_if(plans_.begin(), plans_.end(), [&](const auto& plan) { return lies_as_planned(*plan, inputs); });
+    if (it == plans_.end()) return nullptr;
+    std::rotate(it, it + 1, plans_.end());
+    return plans_.back();
+}
+
+std::shared_ptr<const Plan> ModelGraph::plan_for(std::span<Tensor* const> inputs) const {
+    if (has_first_.load(std::memory_order_acquire) && lies_as_planned(*first_, inputs)) return first_;
+    std::lock_guard lock(planning);
+    if (std::shared_ptr<const Plan> known = known_plan(inputs)) return known;
+    SizeValues sizes = sizes_for(inputs);
     std::vector<Layout> layouts;
     for (const Tensor* input : inputs) layouts.push_back({input->shape(), input->strides()});
     // A weight is kept in one form, or batches of many sizes would fill the memory.
-    std::shared_ptr<const Plan> plan = make_plan(program_, std::move(layouts), !has_first_.load(std::memory_order_relaxed));
+    std::shared_ptr<const Plan> plan = make_plan(program_, std::move(layouts), !has_first_.load(std::memory_order_relaxed), &sizes);
     if (!has_first_.load(std::memory_order_relaxed)) {
         first_ = plan;
         has_first_.store(true, std::memory_order_release);
@@ -200,8 +316,10 @@ bool ModelGraph::is_planned(std::span<Tensor* const> inputs) const {
 
 std::vector<Ref<Tensor>> ModelGraph::run(std::span<Tensor* const> inputs) const {
     check_inputs(inputs);
-    if (has_doubtful_writes(inputs)) return interpret(recorded_, inputs);
-    return is_planned(inputs) ? submit_run(plan_for(inputs), inputs) : interpret(program_, inputs);
+    const bool doubtful = has_doubtful_writes(inputs);
+    if (!doubtful && is_planned(inputs)) return submit_run(plan_for(inputs), inputs);
+    SizeValues sizes = sizes_for(inputs);
+    return doubtful ? interpret(recorded_, inputs) : interpret(program_, inputs, &sizes);
 }
 
 void ModelGraph::check_place(size_t output, DType dtype, const Dims& shape, const Tensor& to) const {
@@ -251,7 +369,14 @@ int64_t ModelGraph::peak(std::vector<Dims> shapes) const {
         }
         layouts.push_back({shapes[i], contiguous_strides(shapes[i])});
     }
-    const std::shared_ptr<const Plan> plan = make_plan(program_, std::move(layouts), false);
+    std::vector<Ref<Tensor>> stand_ins;
+    std::vector<Tensor*> inputs;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+        const DType dtype = program_.steps[static_cast<size_t>(program_.inputs[i])].dtype;
+        inputs.push_back(stand_ins.emplace_back(make_tensor(dtype, shapes[i], Device{})).get());
+    }
+    SizeValues sizes = sizes_for(inputs);
+    const std::shared_ptr<const Plan> plan = make_plan(program_, std::move(layouts), false, &sizes);
     int64_t bytes = plan->arena_bytes;
     for (const Plan::Fresh& fresh : plan->fresh) bytes += bytes_of(fresh.dtype, numel(fresh.shape));
     return bytes;

@@ -11,6 +11,7 @@
 #include "graph/node.h"
 #include "graph/plan.h"
 #include "graph/program.h"
+#include "graph/recorded_sizes.h"
 #include "ops/call.h"
 
 namespace clikart {
@@ -27,6 +28,7 @@ struct Recording {
     std::vector<std::string> input_names;
     std::vector<Ref<Tensor>> effects;                             // what is computed even if nobody needs it: a generator goes on, memory is written over
     std::vector<std::pair<Ref<Tensor>, Ref<Tensor>>> own_copies;  // tensors, and what stands for them in the graph
+    RecordedSizes sizes;
 };
 
 class ModelGraph final : public Object {
@@ -49,6 +51,12 @@ public:
     /// The same; the results go to tensors of the caller's, of the outputs' shapes and dtypes.  Throws ValueError and TypeError for others,
     /// and for memory that cannot be written.
     void run_into(std::span<Tensor* const> inputs, std::span<Tensor* const> outputs) const;
+    /// Whether the program is the right one for inputs of such sizes and strides: what it counts on holds, and its calls take them.
+    bool holds(std::span<Tensor* const> inputs) const;
+    /// What the numbers that come from sizes are for such inputs.  Throws ValueError where the program is not the right one for them.
+    SizeValues sizes_for(std::span<Tensor* const> inputs) const;
+    /// A condition of recorded() as a reader sees it, with the line that it comes from.
+    std::string text_of(const Condition& condition) const;
     /// How many bytes a run takes from the pool, its results included, on dense inputs of these shapes; what kernels take for themselves
     /// for a while comes on top.  Throws as run() does, and NotImplementedError where that depends on more than shapes.
     int64_t peak(std::vector<Dims> shapes) const;
@@ -60,6 +68,7 @@ private:
     bool has_doubtful_writes(std::span<Tensor* const> inputs) const;
     void check_place(size_t output, DType dtype, const Dims& shape, const Tensor& to) const;
     bool is_planned(std::span<Tensor* const> inputs) const;
+    std::shared_ptr<const Plan> known_plan(std::span<Tensor* const> inputs) const;
     std::shared_ptr<const Plan> plan_for(std::span<Tensor* const> inputs) const;
 
     Program program_, recorded_;

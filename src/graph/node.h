@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/origin.h"
+#include "graph/sizes.h"
 #include "ops/generator.h"
 #include "ops/op_info.h"
 
@@ -20,6 +21,7 @@ public:
     const uint64_t capture;  // which capture recorded it,
     const uint64_t order;    // after how many others
     const Attributes attributes;
+    std::vector<SizeUse> sizes;  // what of them comes from sizes
     std::vector<Ref<Tensor>> inputs;
     bool in_place = false;     // it writes over its first input
     Ref<Generator> generator;  // of a random operator that was given one

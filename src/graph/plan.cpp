@@ -6,26 +6,16 @@
 #include "graph/arena.h"
 #include "graph/interpret.h"
 #include "graph/reach.h"
-#include "ops/recorder.h"
+#include "graph/stand_ins.h"
 #include "ops/rules.h"
-#include "ops/settings.h"
 
 namespace clikart {
 namespace {
 
 /// Receives the calls of a program that runs over stand-ins, and writes them down.
-class Planner final : public Recorder {
+class Planner final : public StandIns {
 public:
-    Planner(Plan& plan, bool keeps) noexcept : mode_(thread_settings.mode), before_(thread_recorder()), plan_(plan), keeps_(keeps) {
-        thread_recorder() = this;
-        thread_settings.mode = Mode::Capture;
-    }
-    ~Planner() override {
-        thread_recorder() = before_;
-        thread_settings.mode = mode_;
-    }
-    Planner(const Planner&) = delete;
-    Planner& operator=(const Planner&) = delete;
+    Planner(Plan& plan, bool keeps) noexcept : plan_(plan), keeps_(keeps) {}
 
     Ref<Tensor> add_input(DType dtype, const Layout& layout) {
         const Ref<Tensor> dense = make_tensor(dtype, layout.shape, Device{});
@@ -44,11 +34,8 @@ public:
     void fuse();
 
     Results record(const OpCall& call, const DTypes& dtypes, const OutputSpec& spec) override {
-        Results results;
-        if (call.info.kind == NodeKind::View) {
-            results[0] = make_view(*call.inputs[0], dtypes.result, spec.shape, spec.strides, spec.offset);
-            return results;
-        }
+        Results results = StandIns::record(call, dtypes, spec);
+        if (call.info.kind == NodeKind::View) return results;
         const bool copies_over = call.over && call.info.code == OpCode::Copy;
         const OpInfo& info = copies_over ? converting(call.inputs[0]->dtype(), call.over->dtype()) : call.info;
         const DType compute = copies_over ? call.over->dtype() : dtypes.compute;
@@ -75,7 +62,6 @@ public:
         } else {
             planned.n_outputs = static_cast<uint32_t>(call.info.n_outputs);
             for (int32_t i = 0; i < call.info.n_outputs; ++i) {
-                results[static_cast<size_t>(i)] = make_tensor(i == 0 ? dtypes.result : dtypes.second, spec.shape, Device{});
                 slot_of(*results[static_cast<size_t>(i)], Plan::Slot::Kind::Arena, 0);
                 add_operand(*results[static_cast<size_t>(i)]);
             }
@@ -91,14 +77,6 @@ public:
         plan_.calls.push_back(std::move(planned));
         return results;
     }
-
-    bool keeps_views() const noexcept override { return false; }
-    void note(const OpCall&, const Results&) override {}
-    void before_write(Tensor&) override {}
-    void give_up(std::string) override {}
-    void born(Tensor&) noexcept override {}
-    void value_read(const Tensor&) override {}
-    void size_asked(const Tensor&) noexcept override {}
 
     void add_output(Tensor& output, std::span<const Ref<Tensor>> inputs) {
         Plan::Output planned{nullptr, -1, false, output.dtype(), {output.shape(), output.strides()}, output.offset()};
@@ -174,8 +152,6 @@ private:
     /// The operand whose place the only result of a call can take, because it ends there and lies as the result does; null: there is none.
     const Plan::Operand* replaceable(const Plan::Call& call, const std::vector<size_t>& last, size_t now) const;
 
-    const Mode mode_;
-    Recorder* const before_;
     Plan& plan_;
     const bool keeps_;
     uint32_t step_ = 0;
@@ -403,7 +379,7 @@ bool can_be_planned(const Program& program) {
     return true;
 }
 
-std::shared_ptr<const Plan> make_plan(const Program& program, std::vector<Layout> layouts, bool keeps) {
+std::shared_ptr<const Plan> make_plan(const Program& program, std::vector<Layout> layouts, bool keeps, SizeValues* sizes) {
     auto plan = std::make_shared<Plan>();
     Planner planner(*plan, keeps);
     std::vector<Ref<Tensor>> inputs;
@@ -412,7 +388,7 @@ std::shared_ptr<const Plan> make_plan(const Program& program, std::vector<Layout
         inputs.push_back(planner.add_input(program.steps[static_cast<size_t>(program.inputs[i])].dtype, layouts[i]));
         pointers.push_back(inputs.back().get());
     }
-    const auto outputs = interpret(program, pointers, true, [&](size_t step) { planner.begin_step(step); });
+    const auto outputs = interpret(program, pointers, sizes, true, [&](size_t step) { planner.begin_step(step); });
     planner.fuse();
     for (const Ref<Tensor>& output : outputs) planner.add_output(*output, inputs);
     planner.lay_out();

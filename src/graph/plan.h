@@ -104,7 +104,8 @@ public:
 /// Whether runs of the program can be planned; what depends on more than sizes and strides cannot.
 bool can_be_planned(const Program& program);
 
-/// With `keeps`, what kernels make of weights is kept from run to run.  Throws Failure as the program's calls do for such inputs.
-std::shared_ptr<const Plan> make_plan(const Program& program, std::vector<Layout> layouts, bool keeps);
+/// With `keeps`, what kernels make of weights is kept from run to run.  `sizes`: see interpret().  Throws Failure as the program's calls
+/// do for such inputs.
+std::shared_ptr<const Plan> make_plan(const Program& program, std::vector<Layout> layouts, bool keeps, SizeValues* sizes = nullptr);
 
 }  // namespace clikart

@@ -151,6 +151,24 @@ void Program::verify() const {
     const auto require = [](bool holds, size_t step, const char* what) {
         if (!holds) fail(ErrorKind::Error, "graph: step {} {}", step, what);
     };
+    int64_t last_fact = -1;  // the latest value that a term speaks of, or one before it
+    std::vector<int64_t> last_facts;
+    for (size_t k = 0; k < sizes.size(); ++k) {
+        const SizeTerm& term = sizes[k];
+        const auto is_before = [](int64_t number, size_t end) { return number >= 0 && static_cast<size_t>(number) < end; };
+        require(!term.is_fact() || is_before(term.a, steps.size()), steps.size(), "has a fact about a value that is not there");
+        require(term.op != SizeTerm::Op::Shared || is_before(term.b, steps.size()), steps.size(), "has a fact about a value that is not there");
+        require(!term.is_computed() || (is_before(term.a, k) && is_before(term.b, k)), steps.size(), "computes with a number that is not there yet");
+        if (term.is_fact()) last_fact = std::max({last_fact, term.a, term.op == SizeTerm::Op::Shared ? term.b : -1});
+        last_facts.push_back(last_fact);
+    }
+    for (size_t i = 0; i < steps.size() && !sizes.empty(); ++i) {
+        for (const SizeUse& use : steps[i].sizes) {
+            require(use.term >= 0 && static_cast<size_t>(use.term) < sizes.size() && last_facts[static_cast<size_t>(use.term)] < static_cast<int64_t>(i), i,
+                    "uses a size that is not known yet");
+            require(steps[i].value ? use.place == SizeUse::kValue : use.place >= 0 && use.place < steps[i].attributes->used, i, "has no such attribute");
+        }
+    }
     for (size_t i = 0; i < steps.size(); ++i) {
         const Step& step = steps[i];
         for (const int32_t value : step.inputs) require(value >= 0 && static_cast<size_t>(value) < i, i, "reads a value that is not there yet");

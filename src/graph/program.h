@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/origin.h"
+#include "graph/sizes.h"
 #include "ops/generator.h"
 #include "ops/op_info.h"
 
@@ -37,6 +38,7 @@ struct Step {
     size_t extra = 0;                 // inputs behind the operator's own, which only epilogues read
     Ref<Origin> place = nullptr;      // where the call was recorded; null where nobody told
     bool in_place = false;            // it writes over its first input, and nobody reads what it makes itself
+    std::vector<SizeUse> sizes = {};  // what of its attributes, or of a Constant's value, comes from sizes of the inputs
 
     /// Whether it calls an operator.
     bool is_call() const noexcept { return kind != NodeKind::Input && !value && op != OpCode::Result; }
@@ -55,6 +57,8 @@ struct Program {
     std::vector<int32_t> inputs;   // values
     std::vector<int32_t> outputs;  // values
     bool any_sizes = false;        // shapes are those of an example
+    std::vector<SizeTerm> sizes;   // of the program as it was recorded; steps of those that passes made of it use its numbers
+    std::vector<Condition> conditions;
 
     /// How often each value is read; going out counts.
     std::vector<int32_t> count_uses() const;

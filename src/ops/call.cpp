@@ -73,7 +73,10 @@ private:
 };
 
 Ref<Tensor> cast_to(Tensor& input, DType dtype) {
-    if (input.weak) return scalar_as(input, dtype);
+    if (input.weak) {
+        note_size_asked(input);  // the number that it becomes follows no size
+        return scalar_as(input, dtype);
+    }
     Attributes attributes;
     attributes.add(static_cast<int64_t>(dtype));
     Tensor* const inputs[] = {&input};
@@ -90,8 +93,11 @@ struct Checked {
     OutputSpec spec;
     SmallVector<Tensor*, 4> inputs;
     SmallVector<Ref<Tensor>, 2> owned;  // keeps the converted inputs alive
+    const Attributes* coded = nullptr;  // see OpCall
 
-    OpCall call(const Attributes& attributes, Generator* generator = nullptr) const { return {info, {inputs.data(), inputs.size()}, attributes, generator}; }
+    OpCall call(const Attributes& attributes, Generator* generator = nullptr) const {
+        return {info, {inputs.data(), inputs.size()}, attributes, generator, nullptr, coded};
+    }
 };
 
 /// The device of the inputs, which is that of the result.  Numbers are everywhere.
@@ -185,13 +191,28 @@ Ref<Tensor> call(OpCode op, std::span<Tensor* const> given, const Attributes& at
     return std::move(call_many(op, given, attributes, placement, generator)[0]);
 }
 
-Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& attributes, const Placement& placement, Generator* generator) {
-    const OpInfo& info = op_info(op);
+namespace {
+
+Results call_plain(const OpInfo& info, std::span<Tensor* const> given, const Attributes& attributes, const Attributes* coded, const Placement& placement,
+                   Generator* generator) {
+    const OpCode op = info.code;
     if (info.composite) {
         common_device(info, given);
         require_sizes(given, info.name);
-        for (const Tensor* input : given) note_size_asked(*input);  // its parts may have attributes that come from sizes
-        return {made_of_parts(info.name, [&] { return info.composite(OpCall{info, given, attributes, generator}); })};
+        const OpCall whole{info, given, attributes, generator, nullptr, coded};
+        const auto parts = [&] { return made_of_parts(info.name, [&] { return info.composite(whole); }); };
+        const auto note_all = [&] {  // its parts may have attributes that come from sizes
+            for (const Tensor* input : given) note_size_asked(*input);
+        };
+        try {
+            Ref<Tensor> result;
+            if (is_recorded() && thread_recorder()->keep_composite(whole, parts, result)) return {result};
+        } catch (...) {
+            note_all();
+            throw;
+        }
+        note_all();
+        return {parts()};
     }
     const ThreadSettings& thread = thread_settings;
     const Device of_inputs = common_device(info, given);
@@ -200,12 +221,13 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     require_available(device, info.name);
 
     Checked checked(info);
+    checked.coded = coded;
     if (thread.recording) [[unlikely]] {
-        // Who catches the failure of a check branches on sizes, and what squeeze leaves out depends on them.
+        // Who catches the failure of a check branches on sizes, and what squeeze leaves out depends on which are 1.
         const auto note_all = [&] {
             for (const Tensor* input : given) note_size_asked(*input);
         };
-        if (op == OpCode::Squeeze) note_all();
+        if (op == OpCode::Squeeze) note_asked(Recorder::Fact::Ones, *given[0]);
         try {
             check(checked, given, attributes);
         } catch (...) {
@@ -272,6 +294,16 @@ Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& a
     dispatch(std::move(work), stream, results, -1, thread);
     if (thread.recording) thread_recorder()->note(checked.call(attributes, generator), outputs);
     return outputs;
+}
+
+}  // namespace
+
+Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& attributes, const Placement& placement, Generator* generator) {
+    const OpInfo& info = op_info(op);
+    if (is_recorded()) [[unlikely]] {
+        if (const auto plain = thread_recorder()->decode(info, attributes)) return call_plain(info, given, *plain, &attributes, placement, generator);
+    }
+    return call_plain(info, given, attributes, nullptr, placement, generator);
 }
 
 // ---- in place --------------------------------------------------------------------------------------------------------
@@ -406,6 +438,7 @@ void copy_into(Tensor& to, Tensor& from) {
     Tensor* source = &from;
     if (overlaps_otherwise(from, to) || must_be_apart(from, to)) source = checked.owned.emplace_back(copy_of(from)).get();
     if (source->weak) require_fits(who, *source, to.dtype());
+    if (source->weak) note_size_asked(*source);
     if (source->weak && !is_packed(to.dtype())) source = checked.owned.emplace_back(scalar_as(*source, to.dtype())).get();
     checked.inputs.push_back(source);
     checked.dtypes = {to.dtype(), to.dtype()};
@@ -415,12 +448,14 @@ void copy_into(Tensor& to, Tensor& from) {
     submit_in_place(checked, attributes, to, -1);
 }
 
-void call_in_place(OpCode op, std::span<Tensor* const> given, const Attributes& attributes, Generator* generator) {
-    const OpInfo& info = op_info(op);
+namespace {
+
+void call_plain_in_place(const OpInfo& info, std::span<Tensor* const> given, const Attributes& attributes, const Attributes* coded, Generator* generator) {
     Tensor& to = *given[0];
     check_destination(to, info.name);
     const Device device = common_device(info, given);
     Checked checked(info);
+    checked.coded = coded;
     for (const Tensor* input : given) {
         if (input->node && thread_mode() != Mode::Capture) require_value(*input, info.name);
     }
@@ -433,7 +468,7 @@ void call_in_place(OpCode op, std::span<Tensor* const> given, const Attributes& 
     }
     if (device.type == DeviceType::Meta) return;
     if (checked.dtypes.result != to.dtype() || checked.inputs[0] != &to) {  // computed in another dtype
-        const Ref<Tensor> result = call(op, given, attributes, {}, generator);
+        const Ref<Tensor> result = std::move(call_plain(info, given, attributes, coded, {}, generator)[0]);
         return copy_into(to, *result);
     }
     for (size_t i = 1; i < checked.inputs.size(); ++i) {
@@ -441,6 +476,16 @@ void call_in_place(OpCode op, std::span<Tensor* const> given, const Attributes& 
         if (overlaps_otherwise(input, to) || must_be_apart(input, to)) checked.inputs[i] = checked.owned.emplace_back(copy_of(input)).get();
     }
     submit_in_place(checked, attributes, to, 0, generator);
+}
+
+}  // namespace
+
+void call_in_place(OpCode op, std::span<Tensor* const> given, const Attributes& attributes, Generator* generator) {
+    const OpInfo& info = op_info(op);
+    if (is_recorded()) [[unlikely]] {
+        if (const auto plain = thread_recorder()->decode(info, attributes)) return call_plain_in_place(info, given, *plain, &attributes, generator);
+    }
+    call_plain_in_place(info, given, attributes, nullptr, generator);
 }
 
 }  // namespace clikart

@@ -18,8 +18,9 @@ struct OpCall {
     const OpInfo& info;
     std::span<Tensor* const> inputs;
     const Attributes& attributes;
-    Generator* generator = nullptr;  // of random operators
-    Tensor* over = nullptr;          // what the result is written over; a Copy then has its source alone as input
+    Generator* generator = nullptr;     // of random operators
+    Tensor* over = nullptr;             // what the result is written over; a Copy then has its source alone as input
+    const Attributes* coded = nullptr;  // the attributes as they were given, where some are codes of sizes
 
     /// The tensor of parameter `i` of an operator with optional ones, whose attribute `given` is at `position`; or null.
     Tensor* optional(int i, int position) const noexcept {
@@ -66,6 +67,12 @@ struct OpInfo {
     /// A letter for each attribute: i int, f float, l list of ints, capital where it may be absent; b bool; d dtype, D where it may be
     /// Unspecified; a digit for an enum of so many words; g for the bits of the tensors that were given.
     const char* attributes;
+
+    /// Whether an attribute, or each of a list, is a whole number that may come from a size.
+    bool has_sizes(int attribute) const noexcept {
+        const char letter = attributes[attribute];
+        return letter == 'i' || letter == 'I' || letter == 'l' || letter == 'L';
+    }
 };
 
 /// Throws ValueError for a code that names no operator.

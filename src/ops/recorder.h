@@ -1,6 +1,9 @@
 // How dispatch hands a call to whoever records graphs, without knowing who that is.
 #pragma once
 
+#include <functional>
+#include <optional>
+
 #include "ops/call.h"
 #include "ops/settings.h"
 
@@ -16,6 +19,9 @@ public:
     virtual Results record(const OpCall& call, const DTypes& dtypes, const OutputSpec& spec) = 0;
     /// Whether a view whose operand's strides allow none, so that it is a copy, is recorded as the view all the same: at a run it may be one.
     virtual bool keeps_views() const noexcept = 0;
+    /// Notes a composite as one call, so that each run makes it of the parts that suit its sizes; false where it is to be noted by its
+    /// parts.  `parts` makes them.
+    virtual bool keep_composite(const OpCall& call, const std::function<Ref<Tensor>()>& parts, Ref<Tensor>& result) = 0;
     /// Notes a call that was submitted, with its results.
     virtual void note(const OpCall& call, const Results& results) = 0;
     /// A tensor is about to be written over: after this its value is another, for all that share its memory.
@@ -26,8 +32,12 @@ public:
     virtual void born(Tensor& tensor) noexcept = 0;
     /// The value of a tensor is about to be told outside the library.
     virtual void value_read(const Tensor& tensor) = 0;
-    /// The size of a tensor was asked for, by somebody whose further calls may depend on it.
-    virtual void size_asked(const Tensor& tensor) noexcept = 0;
+    /// Something of a tensor was asked for, by somebody whose further calls may depend on it; of `other` where it is about both.
+    enum class Fact { Shape, Ones, Strides, Dense, SharesMemory };
+    /// Ones: which sizes are 1.
+    virtual void fact_asked(Fact fact, const Tensor& tensor, const Tensor* other) noexcept = 0;
+    /// The attributes with numbers in the place of codes of sizes, see is_size_code(); nothing where there are none.
+    virtual std::optional<Attributes> decode(const OpInfo& info, const Attributes& given) = 0;
 };
 
 /// The calling thread's recorder, or null.
@@ -57,10 +67,19 @@ private:
     const bool recording_;
 };
 
-/// To be called with a tensor whose sizes are told outside the library.
-inline void note_size_asked(const Tensor& tensor) noexcept {
+/// Whether a number stands for one that comes from sizes, as a recorder gave it out (graph/capture.h): far below what anything else is.
+inline constexpr int64_t kFirstSizeCode = INT64_MIN + 1, kSizeCodes = int64_t{1} << 30;
+inline bool is_size_code(int64_t number) noexcept {
+    return number >= kFirstSizeCode && number < kFirstSizeCode + kSizeCodes;
+}
+
+/// To be called with a tensor of which something is told outside the library.
+inline void note_asked(Recorder::Fact fact, const Tensor& tensor, const Tensor* other = nullptr) noexcept {
     if (thread_settings.recording) [[unlikely]]
-        thread_recorder()->size_asked(tensor);
+        thread_recorder()->fact_asked(fact, tensor, other);
+}
+inline void note_size_asked(const Tensor& tensor) noexcept {
+    note_asked(Recorder::Fact::Shape, tensor);
 }
 
 /// To be called with a tensor that was just made of the program's own data.

@@ -159,6 +159,54 @@ TEST(Compile, DynamicHoldsForOtherSizesUnlessTheyWereAskedFor) {
     EXPECT_EQ(asking.recapture_count(), 2u);
 }
 
+TEST(Compile, DynamicTakesTheGraphThatHolds) {
+    const auto fn = [](const Tensors& in) { return Tensors{clikart_tensor_is_contiguous(in[0].handle()) ? ops::exp(in[0]) : ops::neg(in[0])}; };
+    const auto step = compile(fn, {{"x", DataType::Float32, {2, 2}}}, {.dynamic = true});
+    for (const std::int64_t n : {2, 3, 4, 3}) {
+        const Tensor dense = ops::full({n, 2}, 1.0), view = ops::permute(dense, {1, 0});
+        for (const Tensor& x : {dense, view}) {
+            EXPECT_EQ(step({x})[0].item_as_vec<float>(), fn({x})[0].item_as_vec<float>());
+        }
+    }
+    EXPECT_EQ(step.recapture_count(), 1u);
+    const ModelGraph graph = step.take_graph();
+    ASSERT_EQ(graph.conditions(), std::vector<std::string>{"not x.is_contiguous()"});
+    EXPECT_FALSE(graph.holds({ops::full({5, 2}, 1.0)}));
+    EXPECT_THROW(graph.run({ops::full({5, 2}, 1.0)}), ValueError);
+    EXPECT_THROW(graph.holds({ops::full({5}, 1.0)}), ValueError);
+}
+
+TEST(Capture, SizesFollowTheInputs) {
+    const std::int64_t from[] = {2, 3};
+    const Tensor x = ops::full({from[0], from[1]}, 1.0), other = ops::full({7}, 0.0);
+    ASSERT_EQ(clikart_capture_begin_any_sizes(true), 0);
+    const Tensor in = Tensor::adopt(clikart_capture_value("x", x.handle()));
+    std::int64_t now = 0;
+    const std::int64_t rows = clikart_capture_size(in.handle(), 0, &now), columns = clikart_capture_size(in.handle(), 1, nullptr);
+    EXPECT_EQ(now, 2);
+    EXPECT_LT(rows, -1);
+    EXPECT_EQ(clikart_capture_size(in.handle(), 2, nullptr), -1);
+    EXPECT_EQ(clikart_capture_size(other.handle(), 0, nullptr), 7);  // which is always that
+    const std::int64_t all = clikart_capture_computed_size(CLIKART_SIZE_MUL, rows, columns);
+    EXPECT_EQ(clikart_capture_computed_size(99, rows, columns), -1);
+    EXPECT_EQ(clikart_capture_computed_size(CLIKART_SIZE_FLOOR_DIVIDE, rows, 0), -1);
+    EXPECT_EQ(clikart_capture_computed_size(CLIKART_SIZE_ADD, rows + 1000, 0), -1);  // the code of nothing
+    EXPECT_EQ(clikart_capture_require_size(clikart_capture_computed_size(CLIKART_SIZE_LESS, rows, columns)), 0);
+    const Tensor number = Tensor::adopt(clikart_capture_size_number(all));
+    const Tensor y = ops::mul(ops::reshape(in, {all}), number);
+    clikart_tensor* const outputs[] = {y.handle()};
+    const char* const names[] = {"y"};
+    const clikart_graph_options options{sizeof options, true, 2};
+    const ModelGraph graph = ModelGraph::adopt(clikart_capture_end_with(outputs, names, 1, &options));
+    EXPECT_EQ(graph.run({ops::full({4, 5}, 1.0)})[0].item_as_vec<float>(), std::vector<float>(20, 20.0f));
+    EXPECT_EQ(graph.conditions(), std::vector<std::string>{"x.shape[0] < x.shape[1]"});
+    EXPECT_THROW(graph.run({ops::full({5, 4}, 1.0)}), ValueError);
+    EXPECT_EQ(clikart_capture_require_size(rows), -1);  // nothing is recorded
+    EXPECT_EQ(clikart_capture_size_number(rows), nullptr);
+    EXPECT_EQ(clikart_graph_condition(graph.handle(), 1), nullptr);
+    EXPECT_EQ(clikart_graph_holds(nullptr, nullptr, 0), -1);
+}
+
 TEST(Compile, ManyThreadsCallOne) {
     const auto step = compile([](const Tensors& in) { return Tensors{ops::add(ops::mul(in[0], 2.0), 1.0)}; }, {{"x", DataType::Float32, {1}}});
     std::vector<std::thread> threads;

@@ -378,17 +378,30 @@ def test_the_capture_taken_last_is_not_taken_for_others():
 def test_it_says_why_a_graph_does_not_hold_for_all_sizes():
     def fn(x):
         y = x * 2
-        return y / y.shape[0]
+        return y / float(y.shape[0])
 
     step = crt.compile(fn, dynamic=True)
     step(crt.ones(3)), step(crt.ones(4))
     line = f"{__file__}:{fn.__code__.co_firstlineno + 2}"
-    only = f"; it holds for these sizes only, as a size is looked at, at {line}"
-    assert step.explain().splitlines() == [f"capture 1: the first call{only}", f"capture 2: x is float32 [4], was float32 [3]{only}"]
-    for look in (len, lambda x: x.numel(), lambda x: x.is_contiguous(), lambda x: crt.zeros_like(x), lambda x: x.stride()):
+    assert step.explain().splitlines() == [
+        f"capture 1: the first call; it holds where mul(...).shape[0] == 3, at {line}",
+        f"capture 2: x is float32 [4], was float32 [3]; it holds where mul(...).shape[0] == 4, at {line}",
+    ]
+    looks = {
+        "x.shape[0] == 3": len,
+        "x.shape[0] > 2": lambda x: x.numel() > 2,
+        "x.shape[0] <= 7": lambda x: 7 < x.shape[0],
+        "x.is_contiguous()": lambda x: x.is_contiguous(),
+        "x.shape[0] == 3; x.stride(0) == 1": lambda x: x.stride(),
+        "(x.shape[0] // 2) != 2": lambda x: x.shape[0] // 2 == 2,
+        "((x.shape[0] + 1) * x.shape[0] % 5) == 2": lambda x: int((x.shape[0] + 1) * x.shape[0] % 5),
+    }
+    for condition, look in looks.items():
         step = crt.compile(lambda x, look=look: (look(x), x + 1)[1], dynamic=True)
         step(crt.ones(3))
-        assert f"as a size is looked at, at {__file__}:" in step.explain()
+        told = step.explain()
+        assert told.startswith("capture 1: the first call; it holds where ") and told.count(f", at {__file__}:") == 1 + condition.count(";")
+        assert all(part in told for part in condition.split("; ")), told
     step = crt.compile(lambda x: x + 1, dynamic=True)
     step(crt.ones(3))
     assert step.explain() == "capture 1: the first call"

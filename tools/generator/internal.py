@@ -57,7 +57,8 @@ def op_table_inc(ops: list[Op]) -> str:
     for op in ops:
         flags = ", ".join("true" if flag else "false" for flag in (op.has_kernel, op.row.get("data_dependent"), op.in_place))
         rules = "nullptr, nullptr" if op.composite else f"dtype_{op.dtype}, shape_{op.shape}"
-        kind = "Elementwise" if op.composite else op.kind.capitalize()
+        draws = any(p.type == "Generator?" for p in op.params)
+        kind = "Random" if draws else op.kind.capitalize()
         composite = f"composite_{op.name}" if op.composite else "nullptr"
         rest = f"{op.row.get('cost', 0.3)}f, {len(op.outputs)}, {flags}, {_signature(op)}"
         text += f'{{OpCode::{op.enum}, "{op.name}", NodeKind::{kind}, {rules}, {composite}, {rest}}},\n'

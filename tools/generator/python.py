@@ -162,9 +162,9 @@ def _extreme(name: str, ops: tuple[Op, ...]) -> str:
 
 def ops_py(ops: list[Op]) -> str:
     text = NOTE + '"""The operators.  Each checks its arguments, returns at once, and computes behind the call."""\n\n'
-    text += "from __future__ import annotations\n\nfrom collections.abc import Sequence\nfrom operator import index as as_int\n"
+    text += "from __future__ import annotations\n\nfrom collections.abc import Sequence\n"
     text += "from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload\n\n"
-    text += "from ._convert import (\n    choice,\n    destination,\n    dtype_code,\n    generator_handle,\n    int_list,\n    operand,\n"
+    text += "from ._convert import (\n    as_int,\n    choice,\n    destination,\n    dtype_code,\n    generator_handle,\n    int_list,\n    operand,\n"
     text += "    operands,\n    optional_float,\n    optional_int,\n    padding_list,\n    placement,\n)\n"
     text += "from ._library import NULL, attend, ffi, lib, origins, raise_error\nfrom ._refused import refused\n"
     text += "from .devices import DeviceLike\nfrom .dtype import DType\n"

@@ -41,7 +41,7 @@ COMPUTED = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int
 # live below those of the table.
 PSEUDO_OPS = {"Input": 1, "External": 2, "Constant": 3, "Result": 4}
 NODE_KINDS = {"Input": 1, "External": 2, "Constant": 3, "Create": 4, "Elementwise": 5, "Reduce": 6, "Row": 7, "View": 8, "Join": 9, "Product": 10, "Index": 11}
-NODE_KINDS |= {"Window": 12, "Random": 13}
+NODE_KINDS |= {"Window": 12, "Random": 13, "Composite": 14}
 
 
 @dataclass

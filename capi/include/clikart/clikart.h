@@ -334,6 +334,28 @@ CLIKART_API int clikart_capture_sizes_asked(void);
 /* Where that was first, as far as clikart_tell_origin or a tag told, else ""; NULL with an error without a recording.  Valid until the
  * thread's next call of this. */
 CLIKART_API const char* clikart_capture_size_place(void);
+/* As clikart_capture_begin_running, for a graph that is to hold for other sizes as well: with clikart_graph_options.any_sizes.  What is
+ * asked of shapes and strides becomes a condition of the graph (see clikart_graph_holds), but for the sizes that these functions tell: */
+CLIKART_API int clikart_capture_begin_any_sizes(bool strict);
+/* A size of a tensor; where it may be another one for other inputs, a number far below zero that stands for it: in whole numbers among the
+ * arguments of operators, and below, until the recording ends.  `now`, unless NULL, receives the size.  -1 with an error. */
+CLIKART_API int64_t clikart_capture_size(const clikart_tensor* tensor, size_t dim, int64_t* now);
+typedef int32_t clikart_size_operation;
+enum {
+    CLIKART_SIZE_ADD = 0,
+    CLIKART_SIZE_SUB = 1,
+    CLIKART_SIZE_MUL = 2,
+    CLIKART_SIZE_FLOOR_DIVIDE = 3, /* rounded down, and the remainder has the sign of b */
+    CLIKART_SIZE_REMAINDER = 4,
+    CLIKART_SIZE_EQUAL = 5, /* 1 or 0, as the next */
+    CLIKART_SIZE_LESS = 6,
+};
+/* What stands for a number that is computed of two, each such a one or a plain number.  -1 with an error. */
+CLIKART_API int64_t clikart_capture_computed_size(clikart_size_operation operation, int64_t a, int64_t b);
+/* From now on the graph counts on what stands for a number being what it is now. */
+CLIKART_API int clikart_capture_require_size(int64_t size);
+/* An operand that is at each run the number that `size` stands for, as clikart_scalar_int makes one. */
+CLIKART_API clikart_tensor* clikart_capture_size_number(int64_t size);
 /* Ends the recording, also when it fails, and returns what the outputs depend on as a graph. */
 CLIKART_API clikart_graph* clikart_capture_end(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs);
 typedef struct clikart_graph_options {
@@ -390,6 +412,12 @@ CLIKART_API int clikart_graph_run_like(const clikart_graph* graph, const clikart
 /* As clikart_graph_run; the results go to tensors of the caller's, which have the outputs' shapes and dtypes, and may be inputs. */
 CLIKART_API int clikart_graph_run_into(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs, clikart_tensor* const* outputs,
                                        size_t n_outputs);
+/* Whether a graph for any sizes is the right one for such inputs: 1 when what it counts on holds, and its operators take them, else 0; of
+ * others 1.  -1 with an error for inputs that do not fit at all.  A run where it does not hold fails with CLIKART_ERROR_VALUE. */
+CLIKART_API int clikart_graph_holds(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs);
+CLIKART_API size_t clikart_graph_condition_count(const clikart_graph* graph);
+/* One thing that it counts on, with the line it comes from, for readers; valid until the thread's next call of this. */
+CLIKART_API const char* clikart_graph_condition(const clikart_graph* graph, size_t index);
 /* How many bytes a run takes, its results included, on dense inputs of the shapes that are one behind the other in `sizes`; NULL: those
  * it was recorded for.  What kernels take for themselves for a while comes on top.  -1 on failure. */
 CLIKART_API int64_t clikart_graph_peak(const clikart_graph* graph, const int64_t* sizes, const size_t* ranks, size_t n_inputs);

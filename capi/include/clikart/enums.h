@@ -313,6 +313,7 @@ enum {
     CLIKART_NODE_INDEX = 11,
     CLIKART_NODE_WINDOW = 12,
     CLIKART_NODE_RANDOM = 13,
+    CLIKART_NODE_COMPOSITE = 14,
 };
 
 /* Forms of gelu. */

@@ -18,7 +18,7 @@ bool same_number(const Tensor& a, const Tensor& b) {
 }
 
 bool same(const Step& a, const Step& b) {
-    if (a.op != b.op || a.kind != b.kind || a.dtype != b.dtype || !(a.shape == b.shape)) return false;
+    if (a.op != b.op || a.kind != b.kind || a.dtype != b.dtype || !(a.shape == b.shape) || a.sizes != b.sizes) return false;
     if (a.kind == NodeKind::Constant) return same_number(*a.value, *b.value);
     return a.inputs == b.inputs && same_attributes(*a.attributes, *b.attributes);
 }

@@ -11,7 +11,7 @@ void fold_epilogues(Program& program) {
     std::vector<bool> gone(steps.size(), false);
     for (size_t i = 0; i < steps.size(); ++i) {
         Step& step = steps[i];
-        if (!step.is_call() || step.in_place || step.inputs.empty()) continue;
+        if (!step.is_call() || step.in_place || step.inputs.empty() || !step.sizes.empty()) continue;
         const Reach reach = reach_of(op_info(step.op), *step.attributes, steps[static_cast<size_t>(step.inputs[0])].shape.rank());
         if (!reach.keeps_shape() || !suits_rows(step.shape, reach.dims)) continue;
         // Only the first operand: of two NaN the first one's bits come out, so operands do not change places.

@@ -25,7 +25,7 @@ void fold_constants(Program& program) {
     const std::vector<bool> written = program.find_written(), escapes = program.find_escaping();
     std::vector<bool> known(steps.size(), false), wanted(steps.size(), false);
     for (size_t i = 0; i < steps.size(); ++i) {
-        known[i] = !written[i] && (steps[i].kind == NodeKind::Constant || is_foldable(steps[i], known));
+        known[i] = !written[i] && steps[i].sizes.empty() && (steps[i].kind == NodeKind::Constant || is_foldable(steps[i], known));
         if (known[i] && !escapes[i]) continue;
         for (const int32_t value : steps[i].inputs) wanted[static_cast<size_t>(value)] = true;
     }

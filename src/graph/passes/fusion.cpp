@@ -38,7 +38,8 @@ struct Group {
 };
 
 Reach reach_of_step(const std::vector<Step>& steps, const Step& step) {
-    if (!step.is_call() || step.in_place || !step.epilogues.empty() || step.inputs.empty() || is_packed(step.dtype) || is_complex(step.dtype)) return {};
+    if (!step.is_call() || step.in_place || !step.epilogues.empty() || step.inputs.empty() || !step.sizes.empty()) return {};
+    if (is_packed(step.dtype) || is_complex(step.dtype)) return {};
     const Step& first = steps[static_cast<size_t>(step.inputs[0])];
     const Reach reach = reach_of(op_info(step.op), *step.attributes, first.shape.rank());
     if (reach.kind == Reach::Kind::Fold && !(computes(first.dtype) && computes(step.dtype))) return {};

@@ -8,7 +8,7 @@ namespace {
 constexpr int32_t kNone = -1;
 
 bool is_number(const Step& step, double number) {
-    if (step.kind != NodeKind::Constant || step.value->numel() != 1) return false;
+    if (step.kind != NodeKind::Constant || step.value->numel() != 1 || !step.sizes.empty()) return false;
     switch (step.dtype) {
         case DType::Int64: return *static_cast<const int64_t*>(step.value->data()) == static_cast<int64_t>(number);
         case DType::Float64: return std::bit_cast<uint64_t>(*static_cast<const double*>(step.value->data())) == std::bit_cast<uint64_t>(number);

@@ -39,7 +39,7 @@ Dims permuted(const Dims& shape, const Order& order) {
 }
 
 bool permutes(const Step& step) {
-    return step.is_call() && (step.op == OpCode::Permute || step.op == OpCode::Transpose);
+    return step.is_call() && step.sizes.empty() && (step.op == OpCode::Permute || step.op == OpCode::Transpose);
 }
 
 Order order_of(const Step& step) {
