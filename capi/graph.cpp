@@ -212,7 +212,8 @@ int clikart_graph_node(const clikart_graph* graph, size_t index, clikart_node* n
                                step.inputs.size(),
                                step.epilogues.size(),
                                step.in_place,
-                               step.place && step.place->text() ? step.place->text()->c_str() : nullptr};
+                               step.place && step.place->text() ? step.place->text()->c_str() : nullptr,
+                               step.regions.size()};
         std::memcpy(node, &all, std::min(node->struct_size, sizeof all));
         return 0;
     });
@@ -305,6 +306,14 @@ const char* clikart_graph_audit(const clikart_graph* graph, const clikart_tensor
         list.add_list("graph_audit", inputs, n_inputs);
         differs = audit(checked_graph(graph, "graph_audit"), list.span());
         return differs.c_str();
+    });
+}
+
+clikart_graph* clikart_graph_region(const clikart_graph* graph, size_t node, size_t k) {
+    return guarded([&] {
+        const std::vector<Step>& steps = checked_graph(graph, "graph_region").program().steps;
+        if (node >= steps.size() || k >= steps[node].regions.size()) fail(ErrorKind::Index, "graph_region: node {} has no region {}", node, k);
+        return reinterpret_cast<clikart_graph*>(make_ref<ModelGraph>(*steps[node].regions[k]).leak());
     });
 }
 

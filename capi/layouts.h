@@ -14,7 +14,7 @@ void visit_layouts(std::span<Tensor* const> tensors, const char* who, F&& f) {
     for (const Tensor* t : tensors) {
         settle_size(*t, who);
         note_asked(Recorder::Fact::Strides, *t);
-        const bool dense = t->is_contiguous();
+        const bool dense = t->strides() == contiguous_strides(t->shape());
         f(static_cast<int64_t>(t->dtype()));
         f(static_cast<int64_t>(t->device().type));
         f(static_cast<int64_t>(t->device().index));

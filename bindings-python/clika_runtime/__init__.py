@@ -43,6 +43,7 @@ from ._refused import int_argument as _int_argument
 from .borrow import from_numpy
 from .capture import trace
 from .compiled import Compiled, State, TensorSpec, compile
+from .control import cond, while_loop
 from .creation import (
     empty,
     empty_like,
@@ -139,6 +140,7 @@ __all__ = [  # noqa: PLE0604
     "compile",
     "complex64",
     "complex128",
+    "cond",
     "contiguous",
     "device",
     "eager",
@@ -199,6 +201,7 @@ __all__ = [  # noqa: PLE0604
     "uint32",
     "uint64",
     "unbind",
+    "while_loop",
     "zeros",
     "zeros_like",
     *_operators,

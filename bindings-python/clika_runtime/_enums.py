@@ -111,6 +111,8 @@ class OpCode(enum.Enum):
     External = 2
     Constant = 3
     Result = 4
+    Cond = 5
+    WhileLoop = 6
     Full = 10
     Arange = 11
     Cast = 20
@@ -374,3 +376,4 @@ class NodeKind(enum.Enum):
     Window = 12
     Random = 13
     Composite = 14
+    Control = 15

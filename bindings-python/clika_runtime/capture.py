@@ -17,7 +17,7 @@ from .dtype import DType
 from .graph import ModelGraph
 from .pytree import TreeSpec, children_of, tree_flatten, tree_paths, tree_unflatten
 from .scopes import apply, scoped
-from .sizes import captures
+from .sizes import SymInt, captures
 from .tensor import Size, Tensor, wrap
 
 __all__ = ["Traced", "trace"]
@@ -193,6 +193,8 @@ def fixed_key(leaf: Any) -> Hashable:
     Raises:
         NoKeyError: for what may change without becoming another object: arrays, sets and the like.
     """
+    if type(leaf) is SymInt:
+        leaf = int(leaf)
     if type(leaf) is float:
         return float, leaf.hex()
     if isinstance(leaf, (complex, np_generic())):

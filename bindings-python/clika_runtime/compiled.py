@@ -61,9 +61,10 @@ class TensorSpec:
             raise ClikaRTTypeError(f"TensorSpec: expected a name, a dtype and a shape, got {self.name!r} and {self.dtype!r}")
         if not isinstance(self.shape, (list, tuple)):
             raise ClikaRTTypeError(f"TensorSpec: the shape of '{self.name}' is a list of sizes, got {type(self.shape).__name__}")
-        if not all(isinstance(size, int) and size >= 0 for size in self.shape):
+        sizes = [plain(size) for size in self.shape]
+        if not all(isinstance(size, int) and size >= 0 for size in sizes):
             raise ClikaRTValueError(f"TensorSpec: '{self.name}' has the shape {list(self.shape)}; sizes are whole numbers from 0 on")
-        object.__setattr__(self, "shape", Size(self.shape))
+        object.__setattr__(self, "shape", Size(sizes))
 
 
 @dataclass
@@ -216,6 +217,7 @@ class Compiled(Wrapper):
                 handles.append(leaf._handle)
                 kinds.append(type(leaf))
             else:
+                leaf = plain(leaf)  # of a capture that is over
                 kinds.append(fixed_key(leaf))
                 fixed.append(leaf)
         given = ffi.new("clikart_tensor*[]", handles)

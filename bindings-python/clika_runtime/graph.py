@@ -35,6 +35,8 @@ class Node:
     in_place: bool = False
     #: The file and line of the call that it comes from; empty where that is unknown.
     place: str = ""
+    #: Programs that it runs, as often as values say: the branches of a ``Cond``, condition and body of a ``WhileLoop``.  Their inputs are the node's.
+    regions: tuple[ModelGraph, ...] = ()
 
 
 class ModelGraph:
@@ -71,6 +73,7 @@ class ModelGraph:
                     epilogues,
                     node.in_place,
                     text(node.place) if node.place else "",
+                    tuple([ModelGraph(check_pointer(lib.clikart_graph_region(self._handle, i, k))) for k in range(node.n_regions)]),
                 )
             )
         return found
@@ -92,9 +95,9 @@ class ModelGraph:
 
     def to_dot(self) -> str:
         """The graph as a text in the language of Graphviz."""
-        return graph_text.dot(self.nodes(), self.input_names(), self._outputs())
+        return graph_text.dot(self.nodes(), self.input_names(), self.outputs())
 
-    def _outputs(self) -> list[tuple[str, int]]:
+    def outputs(self) -> list[tuple[str, int]]:
         """The name of each output, and the node that makes it."""
         return [(name, check(lib.clikart_graph_output_node(self._handle, i))) for i, name in enumerate(self.output_names())]
 
@@ -110,7 +113,7 @@ class ModelGraph:
 
     def to_html(self) -> str:
         """The graph as one page for a browser, which needs nothing else: a drawing, and a table with the line each node comes from."""
-        return graph_page.page(self.nodes(), self.input_names(), self._outputs())
+        return graph_page.page(self.nodes(), self.input_names(), self.outputs())
 
     def peak(self, shapes: Sequence[Sequence[int]] | Mapping[str, Sequence[int]] | None = None) -> int:
         """How many bytes a run takes, its results included; what kernels take for themselves for a while comes on top.

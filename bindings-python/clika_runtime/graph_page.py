@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ._enums import NodeKind
-from .graph_text import LEAVES, operations, result_bytes, title
+from .graph_text import LEAVES, computing, operations, regions_of, result_bytes, title
 
 if TYPE_CHECKING:
     from .graph import Node
@@ -18,6 +18,7 @@ _WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 190, 44, 24, 40
 _STYLE = """
 body { font: 14px/1.4 system-ui, sans-serif; margin: 24px; color: #1c2430; }
 h1 { font-size: 20px; margin: 0 0 4px; }
+h2 { font-size: 16px; margin: 28px 0 4px; }
 p.sums { color: #566; margin: 0 0 16px; }
 div.drawing { overflow: auto; max-height: 70vh; border: 1px solid #d5dbe3; border-radius: 6px; margin-bottom: 20px; }
 svg text { font: 11px ui-monospace, monospace; fill: #1c2430; }
@@ -40,23 +41,32 @@ g.node:hover rect, tr:target { filter: brightness(0.94); background: #fff6d6; }
 
 def page(nodes: Sequence[Node], input_names: Sequence[str], outputs: Sequence[tuple[str, int]]) -> str:
     """The whole page."""
-    titles = _titles(nodes, input_names)
-    computing = sum(node.kind not in LEAVES for node in nodes)
-    total, total_bytes = sum(operations(node, nodes) for node in nodes), sum(map(result_bytes, nodes))
-    drawing = f'<div class="drawing">{_drawing(nodes, titles, outputs)}</div>' if len(nodes) <= _DRAWN else f"<p>No drawing: {len(nodes)} nodes.</p>"
     left, right = (html.escape(", ".join(names) or "nothing") for names in (input_names, [name for name, _ in outputs]))
     return "\n".join(
         [
             "<!DOCTYPE html>",
-            f'<html lang="en"><head><meta charset="utf-8"><title>Graph of {computing} nodes</title><style>{_STYLE}</style></head><body>',
+            f'<html lang="en"><head><meta charset="utf-8"><title>Graph of {computing(nodes)} nodes</title><style>{_STYLE}</style></head><body>',
             f"<h1>{left} &rarr; {right}</h1>",
-            f'<p class="sums">{computing} of {len(nodes)} nodes compute; {total_bytes:,} bytes of results, {total:,} operations</p>',
-            drawing,
-            _table(nodes, titles),
+            *_part(nodes, input_names, outputs, "n"),
             "</body></html>",
             "",
         ]
     )
+
+
+def _part(nodes: Sequence[Node], input_names: Sequence[str], outputs: Sequence[tuple[str, int]], prefix: str) -> list[str]:
+    """One program, and behind it those that its nodes run; `prefix` is that of the nodes' places on the page."""
+    titles = _titles(nodes, input_names)
+    total, total_bytes = sum(operations(node, nodes) for node in nodes), sum(map(result_bytes, nodes))
+    drawn = len(nodes) <= _DRAWN
+    lines = [
+        f'<p class="sums">{computing(nodes)} of {len(nodes)} nodes compute; {total_bytes:,} bytes of results, {total:,} operations</p>',
+        f'<div class="drawing">{_drawing(nodes, titles, outputs, prefix)}</div>' if drawn else f"<p>No drawing: {len(nodes)} nodes.</p>",
+        _table(nodes, titles, prefix),
+    ]
+    for i, (name, region) in enumerate(regions_of(nodes)):
+        lines += [f"<h2>{name}</h2>", *_part(region.nodes(), region.input_names(), region.outputs(), f"{prefix}{i}-")]
+    return lines
 
 
 def _titles(nodes: Sequence[Node], input_names: Sequence[str]) -> list[str]:
@@ -76,7 +86,7 @@ def _layers(nodes: Sequence[Node]) -> list[int]:
     return layer
 
 
-def _drawing(nodes: Sequence[Node], titles: Sequence[str], outputs: Sequence[tuple[str, int]]) -> str:
+def _drawing(nodes: Sequence[Node], titles: Sequence[str], outputs: Sequence[tuple[str, int]], prefix: str) -> str:
     layer = _layers(nodes)
     boxes = [(layer[i], titles[i], f"{node.dtype.name} {list(node.shape)}", _classes(node), node.inputs) for i, node in enumerate(nodes)]
     boxes += [(max(layer, default=0) + 1, f"Output {name}", "", "output", (number,)) for name, number in outputs]
@@ -103,7 +113,7 @@ def _drawing(nodes: Sequence[Node], titles: Sequence[str], outputs: Sequence[tup
             f'<text x="{x + 8:.0f}" y="{y + 18:.0f}">{html.escape(text)}</text><text class="shape" x="{x + 8:.0f}" y="{y + 34:.0f}">{html.escape(shape)}</text>'
         )
         box = f'<rect class="{classes}" x="{x:.0f}" y="{y:.0f}" width="{_WIDTH}" height="{_HEIGHT}" rx="5"/>'
-        link = f'<a href="#n{number}">{box}{label}</a>' if number < len(nodes) else box + label
+        link = f'<a href="#{prefix}{number}">{box}{label}</a>' if number < len(nodes) else box + label
         shapes.append(f'<g class="node"><title>{html.escape(tip)}</title>{link}</g>')
     width, height = widest * (_WIDTH + _GAP_X) + _GAP_X, (max(columns, default=0) + 1) * (_HEIGHT + _GAP_Y)
     return f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">{"".join(lines)}{"".join(shapes)}</svg>'
@@ -113,13 +123,13 @@ def _classes(node: Node) -> str:
     return f"{node.kind.name}{' written' if node.in_place else ''}"
 
 
-def _table(nodes: Sequence[Node], titles: Sequence[str]) -> str:
+def _table(nodes: Sequence[Node], titles: Sequence[str], prefix: str) -> str:
     rows = []
     for number, node in enumerate(nodes):
-        reads = " ".join(f'<a href="#n{read}">{read}</a>' for read in node.inputs)
+        reads = " ".join(f'<a href="#{prefix}{read}">{read}</a>' for read in node.inputs)
         over = " (in place)" if node.in_place else ""
         rows.append(
-            f'<tr id="n{number}"><td class="number">{number}</td><td>{html.escape(titles[number])}{over}</td><td>{reads}</td>'
+            f'<tr id="{prefix}{number}"><td class="number">{number}</td><td>{html.escape(titles[number])}{over}</td><td>{reads}</td>'
             f'<td>{node.dtype.name} {list(node.shape)}</td><td class="number">{result_bytes(node):,}</td>'
             f'<td class="number">{operations(node, nodes):,}</td><td class="place">{html.escape(node.place)}</td></tr>'
         )

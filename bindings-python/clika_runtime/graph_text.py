@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ._enums import NodeKind, OpCode
 
 if TYPE_CHECKING:
-    from .graph import Node
+    from .graph import ModelGraph, Node
 
 LEAVES = (NodeKind.Input, NodeKind.External, NodeKind.Constant)
 
 
 def title(node: Node) -> str:
     """The operator, with the ones that are applied to its result."""
-    return " + ".join([node.op_code.name, *(epilogue.name for epilogue in node.epilogues)])
+    title = " + ".join([node.op_code.name, *(epilogue.name for epilogue in node.epilogues)])
+    return f"{title} ({', '.join(str(computing(region.nodes())) for region in node.regions)} nodes)" if node.regions else title
+
+
+def computing(nodes: Sequence[Node]) -> int:
+    """How many nodes compute."""
+    return sum(node.kind not in LEAVES for node in nodes)
 
 
 def result_bytes(node: Node) -> int:
@@ -43,8 +50,16 @@ def operations(node: Node, nodes: Sequence[Node]) -> int:
     return count + elements
 
 
+def regions_of(nodes: Sequence[Node]) -> Iterator[tuple[str, ModelGraph]]:
+    """What nodes run, each under a name."""
+    for number, node in enumerate(nodes):
+        names = ("on_true", "on_false") if node.op_code is OpCode.Cond else ("condition", "body")
+        for name, region in zip(names, node.regions, strict=False):
+            yield f"{name} of node {number}", region
+
+
 def summary(nodes: Sequence[Node], names: Sequence[str]) -> str:
-    """A line for each node, and sums."""
+    """A line for each node, and sums; behind them the same of what nodes run."""
     rows = [("node", "operator", "reads", "result", "bytes", "operations")]
     inputs = iter(names)
     for number, node in enumerate(nodes):
@@ -56,9 +71,15 @@ def summary(nodes: Sequence[Node], names: Sequence[str]) -> str:
     lines = [
         "  ".join(cell.rjust(w) if column in (0, 4, 5) else cell.ljust(w) for column, (cell, w) in enumerate(zip(row, widths, strict=True))) for row in rows
     ]
-    computing = sum(node.kind not in LEAVES for node in nodes)
     total_bytes, total = sum(map(result_bytes, nodes)), sum(operations(node, nodes) for node in nodes)
-    return "\n".join([*(line.rstrip() for line in lines), f"{computing} of {len(nodes)} nodes compute; {total_bytes:,} bytes of results, {total:,} operations"])
+    inner = [f"\n{name}:\n{textwrap.indent(region.summary(), '  ')}" for name, region in regions_of(nodes)]
+    return "\n".join(
+        [
+            *(line.rstrip() for line in lines),
+            f"{computing(nodes)} of {len(nodes)} nodes compute; {total_bytes:,} bytes of results, {total:,} operations",
+            *inner,
+        ]
+    )
 
 
 def dot(nodes: Sequence[Node], input_names: Sequence[str], outputs: Sequence[tuple[str, int]]) -> str:

@@ -354,7 +354,10 @@ def _names_of(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
             chain = []
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            names.update(_names_of(constant))
+            names.update(name for name in _names_of(constant) if name[0] != _FIRST)
+    # What it shares with functions that are written in it is not from outside, but for the object of a method.
+    own = code.co_varnames[0] if code.co_argcount else ""
+    names = {(_FIRST, name[1]) if name[0] == own else name for name in names if name[0] not in code.co_cellvars or name[0] == own}
     longest = {name for name in names if not any(name[0] == n[0] and n[1][: len(name[1])] == name[1] and len(n[1]) > len(name[1]) for n in names)}
     return tuple(sorted(longest | {(root, ()) for root, _ in names if root != _FIRST}))
 

@@ -7,11 +7,13 @@ from typing import Any
 from ._enums import ClikaRTOverflowError, ClikaRTTypeError
 from ._library import NULL, check, check_pointer, ffi, lib
 from ._refused import shown
+from .sizes import plain
 
 _ALL_BITS = 2**64 - 1
 
 
 def _seed(value: int, who: str = "manual_seed") -> int:
+    value = plain(value)
     if not isinstance(value, int):
         raise ClikaRTTypeError(f"{who}: seed must be an int, got {shown(value)}")
     return value & _ALL_BITS  # negative ones too, as two's complement

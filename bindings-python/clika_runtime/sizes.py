@@ -75,8 +75,6 @@ class SymInt:
     """
 
     __slots__ = ("_capture", "_code", "_now")
-    #: NumPy's numbers and arrays leave a mixed expression to this class.
-    __array_ufunc__ = None
 
     def __init__(self, capture: Capture, code: int, now: int) -> None:
         self._capture = capture
@@ -108,6 +106,21 @@ class SymInt:
 
     def __format__(self, spec: str) -> str:
         return format(int(self), spec)
+
+    def __getattr__(self, name: str) -> Any:
+        """What ints have besides: ``numerator``, ``bit_length`` ..."""
+        if name.startswith("_"):
+            raise AttributeError(f"'SymInt' object has no attribute '{name}'")
+        return getattr(int(self), name)
+
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **named: Any) -> Any:
+        """NumPy's functions see the number, but that its whole numbers are as good as Python's in arithmetic."""
+        import numpy as np
+
+        follows = _UFUNCS.get(function.__name__) if method == "__call__" and not named else None
+        if follows and all(isinstance(value, (SymInt, np.integer)) for value in inputs):
+            return follows(*(value if type(value) is SymInt else int(value) for value in inputs))
+        return getattr(function, method)(*map(plain, inputs), **named)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         import numpy as np
@@ -192,9 +205,13 @@ def _whole(value: Any) -> tuple[int, int] | None:
     return None
 
 
+#: NumPy's names of what the graph follows.
+_UFUNCS = {"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "floor_divide": operator.floordiv, "remainder": operator.mod}
+
+
 def _is_operand(value: Any) -> bool:
     """Whether the other operand is one that works with numbers by itself, as tensors do."""
-    return hasattr(value, "_handle")
+    return hasattr(value, "_handle") or hasattr(value, "__array_interface__")
 
 
 def _arithmetic(name: str, operation: int, function: Callable[[Any, Any], Any]) -> None:
@@ -231,8 +248,8 @@ def _comparison(name: str, operation: int, swapped: bool) -> None:
     def compare(self: SymInt, other: Any) -> Any:
         b = _whole(other)
         if b is None:
-            return NotImplemented if _is_operand(other) or not isinstance(other, (float, complex)) else function(int(self), other)
-        if self._capture.is_at_work():
+            return function(int(self), other) if isinstance(other, numbers.Number) else NotImplemented
+        if self._capture.is_at_work() and abs(b[1]) < _LARGEST:
             pair = (b[0], self._code) if swapped else (self._code, b[0])
             code = lib.clikart_capture_computed_size(operation, *pair)
             if code == _ERROR:
@@ -246,8 +263,10 @@ def _comparison(name: str, operation: int, swapped: bool) -> None:
 def _plain_operator(name: str, function: Callable[[Any, Any], Any]) -> None:
     """One that the graph cannot follow."""
 
-    def forward(self: SymInt, other: Any) -> Any:
-        return NotImplemented if _is_operand(other) else function(int(self), int(other) if type(other) is SymInt else other)
+    def forward(self: SymInt, other: Any, *more: Any) -> Any:
+        if more:  # pow() has a third
+            return pow(int(self), plain(other), *map(plain, more))
+        return NotImplemented if _is_operand(other) else function(int(self), plain(other))
 
     def reflected(self: SymInt, other: Any) -> Any:
         return NotImplemented if _is_operand(other) else function(other, int(self))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ClikaRT/compile.h>
+#include <ClikaRT/control.h>
 #include <ClikaRT/enums.h>
 #include <ClikaRT/error.h>
 #include <ClikaRT/graph.h>

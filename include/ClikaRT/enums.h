@@ -48,6 +48,8 @@ enum class OpCode : std::int32_t {
     External = 2,
     Constant = 3,
     Result = 4,
+    Cond = 5,
+    WhileLoop = 6,
     Full = 10,
     Arange = 11,
     Cast = 20,
@@ -310,6 +312,7 @@ enum class NodeKind : std::int32_t {
     Window = 12,
     Random = 13,
     Composite = 14,
+    Control = 15,
 };
 
 /// Forms of gelu.

@@ -56,6 +56,9 @@ public:
         return found;
     }
 
+    /// A program that a node runs, as a graph of its own whose inputs are the node's: the branches of a Cond, condition and body of a WhileLoop.
+    ModelGraph region(std::size_t node, std::size_t k) const { return adopt(clikart_graph_region(handle(), node, k)); }
+
     /// Runs on inputs in order; the results go to tensors of the caller's, one for each output, of its shape and dtype.  They may be inputs, which
     /// are then written over, without other memory where the graph allows it.
     void run_into(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const {

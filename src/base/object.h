@@ -9,7 +9,7 @@
 
 namespace clikart {
 
-enum class ObjectKind : uint32_t { Tensor = 1, Storage, Timeline, Error, Graph, Node, Archive, Origin, History, Deferred, Generator };
+enum class ObjectKind : uint32_t { Tensor = 1, Storage, Timeline, Error, Graph, Node, Archive, Origin, History, Deferred, Generator, Region };
 
 class Object {
 public:

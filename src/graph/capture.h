@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/model_graph.h"
+#include "graph/region.h"
 
 namespace clikart::capture {
 
@@ -40,6 +41,23 @@ int64_t computed_size(SizeTerm::Op op, int64_t a, int64_t b);
 int64_t require_size(int64_t code);
 /// A weak number that is at each run what the code stands for then.
 Ref<Tensor> size_number(int64_t code);
+
+/// The graph is given up, or RuntimeError thrown where the capture is strict.  Throws RuntimeError without a capture, as all that follows.
+void give_up(std::string why);
+
+// Regions (graph/control.h): what is called between a begin and its end is not run, and becomes a program of its own.
+
+/// Throws RuntimeError where the graph was given up.
+void begin_region();
+/// A stand-in for the next operand of a control step.  Without any, a region gets the operands themselves.
+Ref<Tensor> region_input(DType dtype, const Dims& shape);
+/// Ends the region, also when it throws.
+Ref<Region> end_region(std::span<Tensor* const> outputs);
+/// Ends it and drops it, if there is one.
+void cancel_region() noexcept;
+/// A control step with these regions; where calls are run, it is as well.  Throws as check_control(), ValueError for regions of another
+/// capture.
+std::vector<Ref<Tensor>> control(OpCode op, std::span<Tensor* const> operands, std::span<Region* const> regions);
 
 /// Ends the capture and freezes what the outputs depend on; the thread computes again, also when this throws.
 /// Throws RuntimeError for a graph that was given up.

@@ -19,8 +19,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kVersion = 2;        // 1: without numbers that come from sizes, and without composites
+constexpr int64_t kVersion = 2;        // 1: without numbers that come from sizes, composites and regions
 constexpr size_t kLongest = 32 << 20;  // bytes of a description: a step takes some 200
+constexpr int kDeepest = 16;           // regions in regions
 constexpr const char* kKey = "clikart.graph";
 
 // ---- writing ---------------------------------------------------------------------------------------------------------
@@ -50,6 +51,14 @@ std::string hex(const Tensor& number) {
     return text;
 }
 
+Json described(const Step& step, size_t number, const std::string& input_name);
+
+Json described(const Program& region) {
+    Json steps = Json::array();
+    for (size_t i = 0; i < region.steps.size(); ++i) steps.push_back(described(region.steps[i], i, ""));
+    return {{"steps", std::move(steps)}, {"outputs", region.outputs}};
+}
+
 Json described(const Step& step, size_t number, const std::string& input_name) {
     if (step.kind == NodeKind::Input) {
         return {{"kind", "input"}, {"name", input_name}, {"dtype", name_of(step.dtype)}, {"shape", std::vector<int64_t>(step.shape.begin(), step.shape.end())}};
@@ -60,8 +69,14 @@ Json described(const Step& step, size_t number, const std::string& input_name) {
         if (!step.sizes.empty()) constant["size"] = step.sizes[0].term;
         return constant;
     }
-    if (step.op == OpCode::Result) return {{"kind", "result"}, {"of", step.inputs[0]}};
+    if (step.op == OpCode::Result) return {{"kind", "result"}, {"of", step.inputs[0]}, {"which", step.result()}};
     const OpInfo& info = op_info(step.op);
+    if (step.kind == NodeKind::Control) {
+        Json control{{"kind", "control"}, {"op", info.name}, {"inputs", step.inputs}, {"regions", Json::array()}};
+        for (const auto& region : step.regions) control["regions"].push_back(described(*region));
+        if (step.place && step.place->text()) control["place"] = *step.place->text();
+        return control;
+    }
     if (step.generator) {
         fail(ErrorKind::NotImplemented, "graph.save: node {} ({}) draws from a generator of its own, which a file cannot hold", number, info.name);
     }
@@ -237,8 +252,9 @@ public:
         if (kind == "input") {
             Dims shape;
             for (const Json& size : member(step, "shape", Json::value_t::array)) shape.push_back(whole(size, "a size"));
-            value = capture::input(dtype_of(text_of(step, "dtype")), shape, text_of(step, "name"));
-        } else if (kind == "external") {
+            const DType dtype = dtype_of(text_of(step, "dtype"));
+            value = depth_ > 0 ? capture::region_input(dtype, shape) : capture::input(dtype, shape, text_of(step, "name"));
+        } else if (kind == "external" && depth_ == 0) {
             const std::string name = text_of(step, "tensor");
             const auto it = tensors_.find(name);
             if (it == tensors_.end()) malformed(fmt::format("speaks of the tensor '{}', which is not in the file", name.substr(0, 64)));
@@ -252,9 +268,13 @@ public:
                 if (is_size_code(code)) value = capture::size_number(code);
             }
         } else if (kind == "result") {
-            const auto it = second_.find(whole(member(step, "of", Json::value_t::number_integer), "a result"));
-            if (it == second_.end()) malformed("has the second result of something that has one");
-            value = it->second;
+            const auto it = results_.find(whole(member(step, "of", Json::value_t::number_integer), "a result"));
+            const int64_t which = step.contains("which") ? whole(step["which"], "a result") : 1;
+            const bool found = it != results_.end() && which >= 0 && static_cast<size_t>(which) < it->second.size() && it->second[static_cast<size_t>(which)];
+            if (!found) malformed("has a further result of something that has none");
+            value = it->second[static_cast<size_t>(which)];
+        } else if (kind == "control") {
+            results_[static_cast<int64_t>(values_.size())] = results_of_control(step);
         } else if (kind == "call") {
             value = call_of(step);
         } else {
@@ -278,7 +298,8 @@ private:
             if (term.op == SizeTerm::Op::Number) {
                 codes_.push_back(term.a);
             } else if (term.is_fact()) {
-                const bool shared = term.op == SizeTerm::Op::Shared;
+                const bool shared = term.op == SizeTerm::Op::Shared, in_dimension = term.op == SizeTerm::Op::Size || term.op == SizeTerm::Op::Stride;
+                if (in_dimension && (term.b < 0 || term.b >= value(term.a).rank())) malformed("has the size of a dimension that is not there");
                 codes_.push_back(capture::fact(term.op, value(term.a), shared ? 0 : term.b, shared ? &value(term.b) : nullptr));
             } else {
                 const auto computed = static_cast<int64_t>(codes_.size());
@@ -287,6 +308,35 @@ private:
             }
         }
         return codes_[static_cast<size_t>(size)];
+    }
+
+    Ref<Region> region_of(const Json& description) {
+        if (++depth_ > kDeepest) malformed("has regions in regions that lie too deep");
+        auto values = std::exchange(values_, {});
+        auto results = std::exchange(results_, {});
+        capture::begin_region();
+        for (const Json& step : member(description, "steps", Json::value_t::array)) read(step);
+        std::vector<Tensor*> outputs;
+        for (const Json& output : member(description, "outputs", Json::value_t::array)) outputs.push_back(&value(output));
+        Ref<Region> region = capture::end_region(outputs);
+        values_ = std::move(values);
+        results_ = std::move(results);
+        --depth_;
+        return region;
+    }
+
+    std::vector<Ref<Tensor>> results_of_control(const Json& step) {
+        const std::string name = text_of(step, "op");
+        const OpCode op = name == "cond" ? OpCode::Cond : OpCode::WhileLoop;
+        if (name != op_info(op).name) malformed(fmt::format("has a control step of the unknown kind '{}'", name.substr(0, 32)));
+        std::vector<Tensor*> operands;
+        for (const Json& number : member(step, "inputs", Json::value_t::array)) operands.push_back(&value(number));
+        const CallPlace place(step.contains("place") ? text_of(step, "place") : "");
+        std::vector<Ref<Region>> regions;
+        std::vector<Region*> both;
+        for (const Json& region : member(step, "regions", Json::value_t::array)) both.push_back(regions.emplace_back(region_of(region)).get());
+        if (both.size() != 2) malformed(fmt::format("has {} regions for {}", both.size(), name));
+        return capture::control(op, operands, both);
     }
 
     Ref<Tensor> call_of(const Json& step) {
@@ -324,7 +374,7 @@ private:
             return nullptr;
         }
         Results results = call_many(info->code, all, attributes);
-        if (results[1]) second_.emplace(static_cast<int64_t>(values_.size()), std::move(results[1]));
+        if (results[1]) results_[static_cast<int64_t>(values_.size())] = {nullptr, std::move(results[1])};
         return std::move(results[0]);
     }
 
@@ -335,7 +385,8 @@ private:
     std::vector<int64_t> codes_;  // of the first of them
     std::unordered_set<int64_t> written_;
     std::vector<Ref<Tensor>> values_;
-    std::unordered_map<int64_t, Ref<Tensor>> second_;
+    std::unordered_map<int64_t, std::vector<Ref<Tensor>>> results_;  // of steps that have several
+    int depth_ = 0;                                                  // of regions
 };
 
 }  // namespace
@@ -361,8 +412,8 @@ void save_graph(const ModelGraph& graph, const std::string& path) {
     }
     Json outputs = Json::array();
     for (size_t i = 0; i < program.outputs.size(); ++i) outputs.push_back({{"name", graph.output_names()[i]}, {"value", program.outputs[i]}});
-    const bool is_first_version =
-        program.sizes.empty() && std::none_of(program.steps.begin(), program.steps.end(), [](const Step& step) { return step.kind == NodeKind::Composite; });
+    const auto is_new = [](const Step& step) { return step.kind == NodeKind::Composite || step.kind == NodeKind::Control; };
+    const bool is_first_version = program.sizes.empty() && std::none_of(program.steps.begin(), program.steps.end(), is_new);
     Json description{
         {"version", is_first_version ? 1 : kVersion}, {"any_sizes", graph.any_sizes()}, {"steps", std::move(steps)}, {"outputs", std::move(outputs)}};
     for (const SizeTerm& term : program.sizes) description["sizes"].push_back(described(term));
@@ -416,6 +467,10 @@ Ref<ModelGraph> load_graph(const std::string& path, int optimize) {
     } catch (const Json::exception& error) {
         if (!ended) capture::cancel();
         malformed(fmt::format("is not what it should be: {}", error.what()));
+    } catch (const Failure& failure) {
+        if (!ended) capture::cancel();
+        if (failure.error()->kind() != ErrorKind::Index) throw;
+        malformed(fmt::format("has a call that is refused: {}", failure.error()->message()));
     } catch (...) {
         if (!ended) capture::cancel();
         throw;

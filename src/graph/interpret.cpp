@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "graph/control.h"
 #include "ops/call.h"
 #include "ops/rules.h"
 #include "ops/settings.h"
@@ -70,7 +71,7 @@ std::vector<Ref<Tensor>> interpret(const Program& program, std::span<Tensor* con
     over = over || (thread_mode() == Mode::Eager && !thread_settings.recording);  // elsewhere writing would need a record
     const std::vector<Step>& steps = program.steps;
     Values values(steps.size());
-    std::unordered_map<int32_t, Ref<Tensor>> second;  // results, by the step that made both
+    std::unordered_map<int32_t, std::vector<Ref<Tensor>>> results_of;  // of steps with several, but for the first where that is their value
     const auto note = [&](size_t i) {
         if (recorded) sizes->note(static_cast<int32_t>(i), *values[i]);
     };
@@ -88,12 +89,16 @@ std::vector<Ref<Tensor>> interpret(const Program& program, std::span<Tensor* con
             continue;
         }
         if (step.op == OpCode::Result) {
-            values[i] = second.at(step.inputs[0]);
+            values[i] = results_of.at(step.inputs[0])[step.result()];
+        } else if (step.kind == NodeKind::Control) {
+            std::vector<Tensor*> operands;
+            for (const int32_t value : step.inputs) operands.push_back(values[static_cast<size_t>(value)].get());
+            results_of.emplace(static_cast<int32_t>(i), run_control(step.op, step.regions, operands));
         } else {
             Results results = step.sizes.empty() ? run_step(step, values, *step.attributes, over)  // no copy where there need be none
                                                  : run_step(step, values, attributes_of(step, *sizes), over);
             values[i] = std::move(results[0]);
-            if (results[1]) second.emplace(static_cast<int32_t>(i), std::move(results[1]));
+            if (results[1]) results_of[static_cast<int32_t>(i)] = {nullptr, std::move(results[1])};
         }
         if (values[i]) note(i);
         for (const int32_t value : step.ends) values[static_cast<size_t>(value)] = nullptr;

@@ -8,10 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/node.h"
 #include "graph/plan.h"
-#include "graph/program.h"
-#include "graph/recorded_sizes.h"
+#include "graph/recording.h"
 #include "ops/call.h"
 
 namespace clikart {
@@ -21,21 +19,14 @@ struct GraphOptions {
     int optimize = 2;        // 0: as it was recorded; the results have the same bits for all
 };
 
-/// What was recorded of a function's calls; stand-ins know the nodes they come from.
-struct Recording {
-    uint64_t capture;
-    std::vector<Ref<Tensor>> inputs;
-    std::vector<std::string> input_names;
-    std::vector<Ref<Tensor>> effects;                             // what is computed even if nobody needs it: a generator goes on, memory is written over
-    std::vector<std::pair<Ref<Tensor>, Ref<Tensor>>> own_copies;  // tensors, and what stands for them in the graph
-    RecordedSizes sizes;
-};
-
 class ModelGraph final : public Object {
 public:
     /// Freezes what the outputs and effects depend on, in the order of recording.  Throws ValueError when an output comes from
     /// another capture, and for names that are not unique.
     ModelGraph(Recording recording, std::span<Tensor* const> outputs, std::vector<std::string> output_names, const GraphOptions& options);
+
+    /// A program that a control step of one runs, as a graph of its own.
+    explicit ModelGraph(const Program& region);
 
     const Program& program() const noexcept { return program_; }
     /// The same before the passes, which count on memories that are written over and others being apart.

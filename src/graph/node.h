@@ -1,6 +1,7 @@
 // What a recorded call leaves behind: a node that knows its inputs.  Stand-in tensors point at the node they come from.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "ops/op_info.h"
 
 namespace clikart {
+
+struct Program;
 
 class Node final : public Chained {
 public:
@@ -23,9 +26,10 @@ public:
     const Attributes attributes;
     std::vector<SizeUse> sizes;  // what of them comes from sizes
     std::vector<Ref<Tensor>> inputs;
-    bool in_place = false;     // it writes over its first input
-    Ref<Generator> generator;  // of a random operator that was given one
-    Ref<Origin> place;         // where the call was made; null where nobody tells
+    std::vector<std::shared_ptr<const Program>> regions;  // of a control node
+    bool in_place = false;                                // it writes over its first input
+    Ref<Generator> generator;                             // of a random operator that was given one
+    Ref<Origin> place;                                    // where the call was made; null where nobody tells
 
 private:
     ~Node() override = default;

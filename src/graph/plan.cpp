@@ -12,6 +12,8 @@
 namespace clikart {
 namespace {
 
+constexpr double kLongLoop = 1e9;  // nanoseconds, which is no work for a caller's own thread
+
 /// Receives the calls of a program that runs over stand-ins, and writes them down.
 class Planner final : public StandIns {
 public:
@@ -74,6 +76,47 @@ public:
             }
         }
         plan_.cost += estimate_cost(info, call.inputs, call.over ? call.over->shape() : spec.shape);
+        plan_.calls.push_back(std::move(planned));
+        return results;
+    }
+
+    std::vector<Ref<Tensor>> record_control(const ControlCall& call) override {
+        std::vector<Ref<Tensor>> results = StandIns::record_control(call), dense;
+        std::vector<Tensor*> operands(call.operands.begin(), call.operands.end());
+        const bool loops = call.op == OpCode::WhileLoop;
+        for (size_t i = 0; loops && i < results.size(); ++i) {  // later ones are dense
+            if (!operands[i]->is_contiguous()) operands[i] = dense.emplace_back(clikart::call(OpCode::Copy, {&operands[i], 1}, Attributes{})).get();
+        }
+        std::vector<Layout> layouts;
+        for (const Tensor* operand : operands) layouts.push_back({operand->shape(), operand->strides()});
+        Plan::Call planned{{&op_info(call.op), nullptr, DType::Bool},
+                           std::make_shared<const Attributes>(),
+                           0,
+                           static_cast<uint32_t>(operands.size()),
+                           static_cast<uint32_t>(results.size()) + 1,
+                           false,
+                           -1,
+                           step_,
+                           -1,
+                           {},
+                           {}};
+        size_t workspace = 0;
+        for (const auto& region : call.regions) {
+            planned.regions.push_back(make_plan(*region, layouts, false));
+            const Plan& plan = *planned.regions.back();
+            workspace = std::max(workspace, plan.region_bytes());
+            plan_.held.insert(plan_.held.end(), plan.held.begin(), plan.held.end());  // they are waited for, too
+            plan_.cost += loops ? std::max(plan.cost, kLongLoop) : plan.cost;
+        }
+        if (loops) workspace += LoopMemory(*planned.regions[1]).bytes;
+        planned.first = static_cast<uint32_t>(plan_.operands.size());
+        for (const Tensor* operand : operands) add_operand(*operand);
+        const auto add_result = [&](const Tensor& result) {
+            slot_of(result, Plan::Slot::Kind::Arena, 0);
+            add_operand(result);
+        };
+        for (const Ref<Tensor>& result : results) add_result(*result);
+        add_result(*make_tensor(DType::UInt8, Dims{static_cast<int64_t>(workspace)}, Device{}));
         plan_.calls.push_back(std::move(planned));
         return results;
     }
@@ -367,6 +410,14 @@ bool Plan::can_replace(const Call& call, uint32_t input) const {
            same_layout(in.view, out.view);
 }
 
+LoopMemory::LoopMemory(const Plan& body) : bytes(kMemoryAlignment) {
+    for (const Plan::Output& output : body.outputs) {
+        places.push_back(bytes);
+        const auto size = static_cast<size_t>(bytes_of(output.dtype, numel(output.layout.shape)));
+        bytes += (size + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
+    }
+}
+
 bool can_be_planned(const Program& program) {
     const std::vector<int32_t> roots = program.find_roots();
     for (size_t i = 0; i < program.steps.size(); ++i) {
@@ -375,6 +426,9 @@ bool can_be_planned(const Program& program) {
         if (looks_at_storage && program.steps[static_cast<size_t>(roots[i])].kind == NodeKind::Input) return false;
         if (step.value && step.value->storage().is_meta()) return false;
         if (step.is_call() && op_info(step.op).data_dependent) return false;
+        for (const auto& region : step.regions) {
+            if (!can_be_planned(*region)) return false;
+        }
     }
     return true;
 }

@@ -43,12 +43,13 @@ public:
         uint32_t first;  // of its operands: the inputs, and behind them the outputs
         uint32_t n_inputs, n_outputs;
         bool in_place;
-        int32_t random;      // which one of `random`; -1: it draws no numbers
-        uint32_t step;       // of the program
-        int32_t kept;        // which one of `kept`; -1: none of its inputs stays what it is
-        FusedKernel fused;   // several operators, as the backend prepared them; then there is no kernel to run
-        std::string title;   // the operators, where they are several
-        bool leads = false;  // the next call, which is fused, can work on what this one makes as it comes
+        int32_t random;                                         // which one of `random`; -1: it draws no numbers
+        uint32_t step;                                          // of the program
+        int32_t kept;                                           // which one of `kept`; -1: none of its inputs stays what it is
+        FusedKernel fused;                                      // several operators, as the backend prepared them; then there is no kernel to run
+        std::string title;                                      // the operators, where they are several
+        std::vector<std::shared_ptr<const Plan>> regions = {};  // of a control step, whose last output is their workspace
+        bool leads = false;                                     // the next call, which is fused, can work on what this one makes as it comes
     };
     struct Random {
         Ref<Generator> generator;  // null: the process's own
@@ -67,6 +68,9 @@ public:
         Layout layout;
         int64_t offset;  // elements from the slot's start
     };
+
+    /// What a run of it takes as a region: its arena, and behind that the starts of its slots.
+    size_t region_bytes() const noexcept { return static_cast<size_t>(arena_bytes) + slots.size() * sizeof(char*); }
 
     /// Whether the only result of a call may be written over input `input`: each element of it is made of the elements at its own place,
     /// or of its own row, and it lies as the result does.
@@ -99,6 +103,14 @@ public:
 
     // The sizes and strides that views point to.
     std::deque<Dims> dims;
+};
+
+/// What a loop needs beside its regions, from the start of its workspace on: the condition's value, and a second place for each
+/// carried value.
+struct LoopMemory {
+    explicit LoopMemory(const Plan& body);
+    std::vector<size_t> places;  // offsets, by result
+    size_t bytes;
 };
 
 /// Whether runs of the program can be planned; what depends on more than sizes and strides cannot.

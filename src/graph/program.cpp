@@ -188,14 +188,30 @@ void Program::verify() const {
         require((step.kind == NodeKind::External || step.kind == NodeKind::Constant) == static_cast<bool>(step.value), i,
                 "lacks its value, or has one too many");
         require(!step.in_place || (!step.inputs.empty() && step.epilogues.empty()), i, "writes over nothing");
-        for (const int32_t value : step.inputs) require(!steps[static_cast<size_t>(value)].in_place, i, "reads what a step in place makes");
-        if (step.op == OpCode::Result) require(step.inputs.size() == 1 && step.epilogues.empty(), i, "is the second result of nothing");
+        for (const int32_t value : step.inputs) {
+            const ValueKind kind = steps[static_cast<size_t>(value)].value_kind();
+            require(kind == ValueKind::Tensor || (kind == ValueKind::Sequence && step.op == OpCode::Result), i, "reads a value of another kind");
+        }
+        if (step.op == OpCode::Result) {
+            require(step.inputs.size() == 1 && step.epilogues.empty() && step.attributes->count == 1, i, "is a result of nothing");
+            const Step& of = steps[static_cast<size_t>(step.inputs[0])];
+            const size_t first = of.kind == NodeKind::Control ? 0 : 1, end = of.kind == NodeKind::Control ? of.regions.back()->outputs.size() : 2;
+            require(step.result() >= first && step.result() < end, i, "is a result that there is not");
+        }
+        require(step.regions.size() == (step.value_kind() == ValueKind::Sequence ? 2u : 0u), i, "runs too many programs, or too few");
+        for (const auto& region : step.regions) {
+            require(region->inputs.size() == step.inputs.size() && region->sizes.empty(), i, "has a region that takes something else");
+            region->verify();
+        }
     }
     for (const int32_t value : inputs) {
         require(value >= 0 && static_cast<size_t>(value) < steps.size() && steps[static_cast<size_t>(value)].kind == NodeKind::Input, steps.size(),
                 "that is an input is none");
     }
-    for (const int32_t value : outputs) require(value >= 0 && static_cast<size_t>(value) < steps.size(), steps.size(), "that goes out is not there");
+    for (const int32_t value : outputs) {
+        require(value >= 0 && static_cast<size_t>(value) < steps.size() && steps[static_cast<size_t>(value)].value_kind() == ValueKind::Tensor, steps.size(),
+                "that goes out is no tensor that is there");
+    }
 }
 
 }  // namespace clikart

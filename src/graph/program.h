@@ -21,8 +21,15 @@ struct Epilogue {
     DType dtype;  // of its result
 };
 
+struct Program;
+
+/// What the value of a step is: a tensor, the results of a control step one after the other, which only Result steps read, or nothing
+/// that could be read.
+enum class ValueKind { Tensor, Sequence, Nothing };
+
 /// One step.  Steps run in their order; those that write in place have effects, all others only make a value.  The result is the value with the step's own
-/// number, and no step reads a later one.  The second result of an operator is a step of its own, with OpCode::Result, whose input is the first.
+/// number, and no step reads a later one.  Further results of an operator, and all of a control step, are steps of their own, with
+/// OpCode::Result, whose input is that step.
 struct Step {
     OpCode op;
     NodeKind kind;
@@ -30,18 +37,24 @@ struct Step {
     std::vector<int32_t> inputs;                   // values; see also Epilogue
     DType dtype;
     Dims shape;
-    Ref<Tensor> value;                // of an External or Constant
-    Ref<Generator> generator;         // of a random operator that was given one
-    std::vector<Epilogue> epilogues;  // the last one's result is the step's
-    std::vector<int32_t> ends;        // values nobody needs after this step; see find_ends()
-    int32_t recorded = -1;            // the step of the program as it was recorded that makes the same value; -1: none does
-    size_t extra = 0;                 // inputs behind the operator's own, which only epilogues read
-    Ref<Origin> place = nullptr;      // where the call was recorded; null where nobody told
-    bool in_place = false;            // it writes over its first input, and nobody reads what it makes itself
-    std::vector<SizeUse> sizes = {};  // what of its attributes, or of a Constant's value, comes from sizes of the inputs
+    Ref<Tensor> value;                                         // of an External or Constant
+    Ref<Generator> generator;                                  // of a random operator that was given one
+    std::vector<Epilogue> epilogues;                           // the last one's result is the step's
+    std::vector<int32_t> ends;                                 // values nobody needs after this step; see find_ends()
+    int32_t recorded = -1;                                     // the step of the program as it was recorded that makes the same value; -1: none does
+    size_t extra = 0;                                          // inputs behind the operator's own, which only epilogues read
+    Ref<Origin> place = nullptr;                               // where the call was recorded; null where nobody told
+    bool in_place = false;                                     // it writes over its first input, and nobody reads what it makes itself
+    std::vector<std::shared_ptr<const Program>> regions = {};  // what a control step runs; see graph/control.h
+    std::vector<SizeUse> sizes = {};                           // what of its attributes, or of a Constant's value, comes from sizes of the inputs
 
     /// Whether it calls an operator.
-    bool is_call() const noexcept { return kind != NodeKind::Input && !value && op != OpCode::Result; }
+    bool is_call() const noexcept { return kind != NodeKind::Input && !value && op != OpCode::Result && kind != NodeKind::Control; }
+    /// Which result of a step a Result is; that step's own value is the first one, unless it is a sequence.
+    size_t result() const noexcept { return static_cast<size_t>(attributes->integer(0)); }
+    ValueKind value_kind() const noexcept {
+        return in_place ? ValueKind::Nothing : kind == NodeKind::Control && op != OpCode::Result ? ValueKind::Sequence : ValueKind::Tensor;
+    }
     /// How many of the inputs are the operator's own operands.
     size_t own_inputs() const noexcept { return inputs.size() - extra; }
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <exception>
 #include <iterator>
 #include <mutex>
@@ -38,8 +39,8 @@ public:
     }
 
     const char* name() const noexcept override {
-        if (!failed_) return "run";
-        return failed_->fused.prepared ? failed_->title.c_str() : failed_->kernel.info->name;
+        if (!failed_.call) return "run";
+        return failed_.call->fused.prepared ? failed_.call->title.c_str() : failed_.call->kernel.info->name;
     }
     Ref<Origin> place() const override { return current_origin(); }
     std::string told(const std::string& failure) const override;
@@ -61,17 +62,26 @@ private:
     // By slot: 0 for a value that is right.  What is a part of spoiled memory only cannot be cured here.
     static constexpr char kSpoilt = 1, kForGood = 2;
     std::vector<char> spoilt_;
-    Ref<Error> inherited_;                 // what spoiled an input before
-    const bool over_;                      // results may take the places of inputs
-    bool started_ = false;                 // some call was made
-    const Plan::Call* current_ = nullptr;  // what is made now,
-    const Plan::Call* failed_ = nullptr;   // and what failed first
+    Ref<Error> inherited_;  // what spoiled an input before
+    const bool over_;       // results may take the places of inputs
+    bool started_ = false;  // some call was made
+    struct Place {
+        const Plan* plan = nullptr;  // itself, or a region's
+        const Plan::Call* call = nullptr;
+    };
+    Place current_;  // what is made now,
+    Place failed_;   // and what failed first
 
     void look_at_inputs();
     bool is_spoilt(const Plan::Call& call, std::span<const Plan::Operand> operands);
-    void make_call(const Plan::Call& call, const Plan::Call* led, char* const* starts);
-    std::span<const Plan::Operand> operands_of(const Plan::Call& call) const { return {&plan_->operands[call.first], call.n_inputs + call.n_outputs}; }
+    void make_call(const Plan& plan, const Plan::Call& call, const Plan::Call* led, char* const* starts);
+    void run_regions(const Plan& plan, const Plan::Call& call, char* const* starts);
+    void run_region(const Plan& plan, std::span<char* const> given, std::span<char* const> results, char* workspace);
 };
+
+std::span<const Plan::Operand> operands_of(const Plan& plan, const Plan::Call& call) {
+    return {&plan.operands[call.first], call.n_inputs + call.n_outputs};
+}
 
 /// What a call's kernel finds here: what it made of its constant input in earlier runs, and the call that goes on with its results.
 class Host {
@@ -169,21 +179,22 @@ bool Run::is_spoilt(const Plan::Call& call, std::span<const Plan::Operand> opera
 }
 
 /// With `led`, that call as well.
-void Run::make_call(const Plan::Call& call, const Plan::Call* led, char* const* starts) {
-    current_ = &call;
-    const std::span<const Plan::Operand> operands = operands_of(call);
+void Run::make_call(const Plan& plan, const Plan::Call& call, const Plan::Call* led, char* const* starts) {
+    current_ = {&plan, &call};
+    const std::span<const Plan::Operand> operands = operands_of(plan, call);
     const auto place = [&](const Plan::Operand& operand) { return starts[operand.slot] + operand.offset; };
     std::optional<profile::Span> span;
     if (profile::is_on()) [[unlikely]] {
         std::string title = call.fused.prepared ? call.title : call.kernel.info->name;
         if (led) title += " + " + led->title;
-        span.emplace(title, static_cast<int32_t>(call.step), bytes_of(operands) + (led ? bytes_of(operands_of(*led)) : 0), plan_->places[call.step]);
+        span.emplace(title, static_cast<int32_t>(call.step), bytes_of(operands) + (led ? bytes_of(operands_of(plan, *led)) : 0), plan.places[call.step]);
     }
+    if (!call.regions.empty()) return run_regions(plan, call, starts);
     const Plan::Call& followed = led ? *led : call;
     SmallVector<void*, 8> places;
     std::optional<FusedRun> fused;
     if (followed.fused.prepared) {
-        for (const Plan::Operand& operand : operands_of(followed)) places.push_back(place(operand));
+        for (const Plan::Operand& operand : operands_of(plan, followed)) places.push_back(place(operand));
         fused.emplace(followed.fused, places.data(), places[followed.n_inputs]);
     }
     if (!led && fused) return fused->all();
@@ -195,11 +206,67 @@ void Run::make_call(const Plan::Call& call, const Plan::Call* led, char* const* 
     }
     const std::span<View> in(views.data(), call.n_inputs), out(views.data() + call.n_inputs, call.n_outputs);
     if (call.random >= 0) return run_kernel(call.kernel, with_numbers(*call.attributes, numbers_[static_cast<size_t>(call.random)]), in, out, call.in_place);
-    Host host(*plan_, call, fused ? &*fused : nullptr);
+    Host host(plan, call, fused ? &*fused : nullptr);
     run_kernel(call.kernel, *call.attributes, in, out, call.in_place, host.functions());
     if (!fused) return;
-    current_ = led;
+    current_ = {&plan, led};
     if (!host.went_on()) fused->all();
+}
+
+/// What a control step does (graph/control.h), in memory that the plan has set aside.
+void Run::run_regions(const Plan& plan, const Plan::Call& call, char* const* starts) {
+    std::vector<char*> given, results;
+    const std::span<const Plan::Operand> operands = operands_of(plan, call);
+    for (const Plan::Operand& operand : operands) (given.size() < call.n_inputs ? given : results).push_back(starts[operand.slot] + operand.offset);
+    char* workspace = results.back();
+    results.pop_back();
+    if (call.kernel.info->code == OpCode::Cond) {
+        const bool truth = *reinterpret_cast<const bool*>(given[0]);
+        return run_region(*call.regions[truth ? 0 : 1], given, results, workspace);
+    }
+    const Plan &condition = *call.regions[0], &body = *call.regions[1];
+    const LoopMemory memory(body);
+    char* const truth = workspace;
+    std::vector<char*> others;
+    for (const size_t place : memory.places) others.push_back(workspace + place);
+    workspace += memory.bytes;
+    bool in_results = false;
+    const auto goes_on = [&] {
+        run_region(condition, given, {&truth, 1}, workspace);
+        return *reinterpret_cast<const bool*>(truth);
+    };
+    while (goes_on()) {
+        in_results = !in_results;
+        const std::vector<char*>& next = in_results ? results : others;
+        run_region(body, given, next, workspace);
+        std::copy(next.begin(), next.end(), given.begin());
+    }
+    for (size_t i = 0; !in_results && i < results.size(); ++i) {
+        const Plan::Output& output = body.outputs[i];
+        const auto bytes = static_cast<size_t>(bytes_of(output.dtype, numel(output.layout.shape)));
+        if (bytes > 0) std::memcpy(results[i], given[i], bytes);
+    }
+}
+
+/// Each result has a place of its own.
+void Run::run_region(const Plan& plan, std::span<char* const> given, std::span<char* const> results, char* workspace) {
+    auto** const starts = reinterpret_cast<char**>(workspace + plan.arena_bytes);
+    for (size_t i = 0; i < plan.slots.size(); ++i) {
+        const Plan::Slot& slot = plan.slots[i];
+        const auto place = static_cast<size_t>(slot.place);
+        switch (slot.kind) {
+            case Plan::Slot::Kind::Input: starts[i] = given[place]; break;
+            case Plan::Slot::Kind::Held: starts[i] = static_cast<char*>(plan.held[place]->storage().data()); break;
+            case Plan::Slot::Kind::Arena: starts[i] = workspace + place; break;
+            case Plan::Slot::Kind::Output: break;
+        }
+    }
+    for (size_t k = 0; k < results.size(); ++k) starts[plan.outputs[k].slot] = results[k];
+    for (size_t c = 0; c < plan.calls.size(); ++c) {
+        const Plan::Call* const led = plan.calls[c].leads ? &plan.calls[c + 1] : nullptr;
+        make_call(plan, plan.calls[c], led, starts);
+        if (led) ++c;
+    }
 }
 
 /// A call that fails spoils what depends on it, and nothing else (I9); the first failure is thrown when all is done.
@@ -222,10 +289,10 @@ void Run::run() {
     bool any = static_cast<bool>(inherited_);
     for (size_t c = 0; c < plan.calls.size(); ++c) {
         const Plan::Call& call = plan.calls[c];
-        if (any && is_spoilt(call, operands_of(call))) continue;
+        if (any && is_spoilt(call, operands_of(plan, call))) continue;
         const Plan::Call* const led = call.leads && !any ? &plan.calls[++c] : nullptr;
         try {
-            make_call(call, led, starts);
+            make_call(plan, call, led, starts);
             started_ = true;
         } catch (...) {
             const Ref<Error> error = current_error();
@@ -234,7 +301,7 @@ void Run::run() {
             if (!first) first = error, failed_ = current_;
             for (const Plan::Call* failed : {&call, led}) {
                 if (!failed) continue;
-                for (const Plan::Operand& result : operands_of(*failed).subspan(failed->n_inputs)) {
+                for (const Plan::Operand& result : operands_of(plan, *failed).subspan(failed->n_inputs)) {
                     char& value = spoilt_[static_cast<size_t>(result.slot)];
                     if (!value) value = kSpoilt;
                 }
@@ -246,18 +313,18 @@ void Run::run() {
 }
 
 std::string Run::told(const std::string& failure) const {
-    if (!failed_) return Work::told(failure);
+    if (!failed_.call) return Work::told(failure);
+    const Plan::Call& call = *failed_.call;
     std::string shown[2];
-    for (uint32_t i = 0; i < failed_->n_inputs + failed_->n_outputs; ++i) {
-        const View& view = plan_->operands[failed_->first + i].view;
-        std::string& list = shown[i < failed_->n_inputs ? 0 : 1];
+    for (uint32_t i = 0; i < call.n_inputs + call.n_outputs; ++i) {
+        const View& view = failed_.plan->operands[call.first + i].view;
+        std::string& list = shown[i < call.n_inputs ? 0 : 1];
         list += fmt::format("{}{} {}", list.empty() ? "" : ", ", name_of(static_cast<DType>(view.dtype)),
                             to_string(Dims(std::span(view.shape, static_cast<size_t>(view.rank)))));
     }
-    const Ref<Origin>& recorded = plan_->places[failed_->step];
+    const Ref<Origin>& recorded = failed_.plan->places[call.step];
     const std::string* const place = recorded ? recorded->text() : nullptr;
-    return fmt::format("{}: {} (from {} to {}; node {} of a graph{})", name(), failure, shown[0], shown[1], failed_->step,
-                       place ? ", recorded at " + *place : "");
+    return fmt::format("{}: {} (from {} to {}; node {} of a graph{})", name(), failure, shown[0], shown[1], call.step, place ? ", recorded at " + *place : "");
 }
 
 bool is_same_place(const Tensor& a, const Tensor& b) {

@@ -24,6 +24,7 @@ struct SizeTerm {
     /// Whether it is known from values: their sizes, strides, whether they lie dense in memory, whether two share it.
     bool is_fact() const noexcept { return op >= Op::Size && op <= Op::Shared; }
     bool is_computed() const noexcept { return op >= Op::Add; }
+    bool divides() const noexcept { return op == Op::FloorDiv || op == Op::Mod; }
 };
 
 /// The names of all operations, in their order; docs/graph_files.md has them.

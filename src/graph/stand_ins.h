@@ -1,6 +1,7 @@
 // Following what a program does to shapes, strides and memory, where nothing is computed.
 #pragma once
 
+#include "graph/control.h"
 #include "ops/recorder.h"
 #include "ops/settings.h"
 
@@ -33,6 +34,15 @@ public:
         if (call.info.n_outputs > 1) results[1] = make_tensor(dtypes.second, spec.shape, Device{});
         return results;
     }
+    std::vector<Ref<Tensor>> record_control(const ControlCall& call) override {
+        std::vector<Ref<Tensor>> results;
+        for (size_t i = 0; i < call.regions[1]->outputs.size(); ++i) {
+            const Step& result = result_step(*call.regions[1], i);
+            results.push_back(make_tensor(result.dtype, result.shape, Device{}));
+        }
+        return results;
+    }
+    void note_control(const ControlCall&, const std::vector<Ref<Tensor>>&) override {}
     bool keeps_views() const noexcept override { return false; }
     bool keep_composite(const OpCall&, const std::function<Ref<Tensor>()>&, Ref<Tensor>&) override { return false; }
     void note(const OpCall&, const Results&) override {}
@@ -41,6 +51,7 @@ public:
     void born(Tensor&) noexcept override {}
     void value_read(const Tensor&) override {}
     void fact_asked(Fact, const Tensor&, const Tensor*) noexcept override {}
+    void refused(const OpCall&) noexcept override {}
     std::optional<Attributes> decode(const OpInfo&, const Attributes&) override { return std::nullopt; }
 
 private:

@@ -193,6 +193,18 @@ Ref<Tensor> call(OpCode op, std::span<Tensor* const> given, const Attributes& at
 
 namespace {
 
+/// What call(attributes, coded) returns, where the thread's calls are recorded: with numbers in the place of codes, which `coded` then has.
+template <class F>
+auto recorded(const OpInfo& info, std::span<Tensor* const> given, const Attributes& attributes, F&& call) {
+    const auto plain = thread_recorder()->decode(info, attributes);
+    try {
+        return plain ? call(*plain, &attributes) : call(attributes, nullptr);
+    } catch (...) {
+        if (is_recorded()) thread_recorder()->refused({info, given, plain ? *plain : attributes, nullptr, nullptr, plain ? &attributes : nullptr});
+        throw;
+    }
+}
+
 Results call_plain(const OpInfo& info, std::span<Tensor* const> given, const Attributes& attributes, const Attributes* coded, const Placement& placement,
                    Generator* generator) {
     const OpCode op = info.code;
@@ -201,17 +213,9 @@ Results call_plain(const OpInfo& info, std::span<Tensor* const> given, const Att
         require_sizes(given, info.name);
         const OpCall whole{info, given, attributes, generator, nullptr, coded};
         const auto parts = [&] { return made_of_parts(info.name, [&] { return info.composite(whole); }); };
-        const auto note_all = [&] {  // its parts may have attributes that come from sizes
-            for (const Tensor* input : given) note_size_asked(*input);
-        };
-        try {
-            Ref<Tensor> result;
-            if (is_recorded() && thread_recorder()->keep_composite(whole, parts, result)) return {result};
-        } catch (...) {
-            note_all();
-            throw;
-        }
-        note_all();
+        Ref<Tensor> result;
+        if (is_recorded() && thread_recorder()->keep_composite(whole, parts, result)) return {result};
+        for (const Tensor* input : given) note_size_asked(*input);  // its parts may have attributes that come from sizes
         return {parts()};
     }
     const ThreadSettings& thread = thread_settings;
@@ -222,21 +226,8 @@ Results call_plain(const OpInfo& info, std::span<Tensor* const> given, const Att
 
     Checked checked(info);
     checked.coded = coded;
-    if (thread.recording) [[unlikely]] {
-        // Who catches the failure of a check branches on sizes, and what squeeze leaves out depends on which are 1.
-        const auto note_all = [&] {
-            for (const Tensor* input : given) note_size_asked(*input);
-        };
-        if (op == OpCode::Squeeze) note_asked(Recorder::Fact::Ones, *given[0]);
-        try {
-            check(checked, given, attributes);
-        } catch (...) {
-            note_all();
-            throw;
-        }
-    } else {
-        check(checked, given, attributes);
-    }
+    if (op == OpCode::Squeeze) note_asked(Recorder::Fact::Ones, *given[0]);  // which ones it leaves out
+    check(checked, given, attributes);
     // A copy instead of a view: where strides do not allow one, and of numbers, which many calls share.
     if (info.kind == NodeKind::View && (checked.spec.strides.rank() != checked.spec.shape.rank() || checked.inputs[0]->number)) {
         if (is_recorded() && !checked.inputs[0]->number && thread_recorder()->keeps_views()) {
@@ -249,6 +240,7 @@ Results call_plain(const OpInfo& info, std::span<Tensor* const> given, const Att
             return copied;
         }
         checked.inputs[0] = checked.owned.emplace_back(call(OpCode::Copy, {checked.inputs.data(), 1}, Attributes{})).get();
+        checked.spec = {};
         info.shape(checked.call(attributes), checked.spec);
     }
     if (thread.mode == Mode::Capture) {
@@ -301,7 +293,8 @@ Results call_plain(const OpInfo& info, std::span<Tensor* const> given, const Att
 Results call_many(OpCode op, std::span<Tensor* const> given, const Attributes& attributes, const Placement& placement, Generator* generator) {
     const OpInfo& info = op_info(op);
     if (is_recorded()) [[unlikely]] {
-        if (const auto plain = thread_recorder()->decode(info, attributes)) return call_plain(info, given, *plain, &attributes, placement, generator);
+        return recorded(info, given, attributes,
+                        [&](const Attributes& plain, const Attributes* coded) { return call_plain(info, given, plain, coded, placement, generator); });
     }
     return call_plain(info, given, attributes, nullptr, placement, generator);
 }
@@ -418,7 +411,9 @@ const OpInfo& converting(DType from, DType to) {
     return op_info(from == to ? OpCode::Copy : OpCode::Cast);
 }
 
-void copy_into(Tensor& to, Tensor& from) {
+namespace {
+
+void copy_plain(Tensor& to, Tensor& from) {
     const OpInfo& info = op_info(OpCode::Copy);
     constexpr const char* who = "copy_";
     check_destination(to, who);
@@ -437,8 +432,8 @@ void copy_into(Tensor& to, Tensor& from) {
     Checked checked(info);
     Tensor* source = &from;
     if (overlaps_otherwise(from, to) || must_be_apart(from, to)) source = checked.owned.emplace_back(copy_of(from)).get();
-    if (source->weak) require_fits(who, *source, to.dtype());
     if (source->weak) note_size_asked(*source);
+    if (source->weak) require_fits(who, *source, to.dtype());
     if (source->weak && !is_packed(to.dtype())) source = checked.owned.emplace_back(scalar_as(*source, to.dtype())).get();
     checked.inputs.push_back(source);
     checked.dtypes = {to.dtype(), to.dtype()};
@@ -446,6 +441,14 @@ void copy_into(Tensor& to, Tensor& from) {
     Attributes attributes;
     attributes.add(static_cast<int64_t>(to.dtype()));
     submit_in_place(checked, attributes, to, -1);
+}
+
+}  // namespace
+
+void copy_into(Tensor& to, Tensor& from) {
+    Tensor* const both[] = {&to, &from};
+    if (!is_recorded()) return copy_plain(to, from);
+    recorded(op_info(OpCode::Copy), both, Attributes{}, [&](const Attributes&, const Attributes*) { copy_plain(to, from); });
 }
 
 namespace {
@@ -483,7 +486,8 @@ void call_plain_in_place(const OpInfo& info, std::span<Tensor* const> given, con
 void call_in_place(OpCode op, std::span<Tensor* const> given, const Attributes& attributes, Generator* generator) {
     const OpInfo& info = op_info(op);
     if (is_recorded()) [[unlikely]] {
-        if (const auto plain = thread_recorder()->decode(info, attributes)) return call_plain_in_place(info, given, *plain, &attributes, generator);
+        return recorded(info, given, attributes,
+                        [&](const Attributes& plain, const Attributes* coded) { call_plain_in_place(info, given, plain, coded, generator); });
     }
     call_plain_in_place(info, given, attributes, nullptr, generator);
 }

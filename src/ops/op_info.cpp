@@ -13,9 +13,16 @@ constexpr OpInfo rows[] = {
 #include "ops/op_table.inc"
 };
 
+/// Steps of graphs that run other programs, and that nobody calls as operators; graph/control.h has what they do.
+constexpr OpInfo control[] = {
+    {OpCode::Cond, "cond", NodeKind::Control, nullptr, nullptr, nullptr, 0, 0, false, false, false, "", ""},
+    {OpCode::WhileLoop, "while_loop", NodeKind::Control, nullptr, nullptr, nullptr, 0, 0, false, false, false, "", ""},
+};
+
 constexpr auto by_code = [] {
     std::array<const OpInfo*, kOpCodes> table{};
     for (const OpInfo& row : rows) table[static_cast<size_t>(row.code)] = &row;
+    for (const OpInfo& row : control) table[static_cast<size_t>(row.code)] = &row;
     return table;
 }();
 

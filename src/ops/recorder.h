@@ -2,12 +2,23 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "ops/call.h"
 #include "ops/settings.h"
 
 namespace clikart {
+
+struct Program;
+
+/// A step of a graph that runs other programs; see graph/control.h.
+struct ControlCall {
+    OpCode op;
+    std::span<Tensor* const> operands;
+    const std::vector<std::shared_ptr<const Program>>& regions;
+};
 
 /// The calls of one thread go here while it records a graph: instead of to a stream (Mode::Capture), or once they were
 /// submitted (ThreadSettings::recording).
@@ -17,6 +28,10 @@ public:
     /// Notes the call and returns the stand-ins for its results; none of a call that writes over a tensor.  Inputs may be stand-ins or
     /// tensors with values.
     virtual Results record(const OpCall& call, const DTypes& dtypes, const OutputSpec& spec) = 0;
+    /// The same for a step with regions, where the calls are not run.
+    virtual std::vector<Ref<Tensor>> record_control(const ControlCall& call) = 0;
+    /// Notes one that was run.
+    virtual void note_control(const ControlCall& call, const std::vector<Ref<Tensor>>& results) = 0;
     /// Whether a view whose operand's strides allow none, so that it is a copy, is recorded as the view all the same: at a run it may be one.
     virtual bool keeps_views() const noexcept = 0;
     /// Notes a composite as one call, so that each run makes it of the parts that suit its sizes; false where it is to be noted by its
@@ -36,6 +51,8 @@ public:
     enum class Fact { Shape, Ones, Strides, Dense, SharesMemory };
     /// Ones: which sizes are 1.
     virtual void fact_asked(Fact fact, const Tensor& tensor, const Tensor* other) noexcept = 0;
+    /// A call is refused: who catches that goes another way for other sizes, strides or numbers.  `call.inputs` are as they were given.
+    virtual void refused(const OpCall& call) noexcept = 0;
     /// The attributes with numbers in the place of codes of sizes, see is_size_code(); nothing where there are none.
     virtual std::optional<Attributes> decode(const OpInfo& info, const Attributes& given) = 0;
 };
@@ -67,8 +84,8 @@ private:
     const bool recording_;
 };
 
-/// Whether a number stands for one that comes from sizes, as a recorder gave it out (graph/capture.h): far below what anything else is.
-inline constexpr int64_t kFirstSizeCode = INT64_MIN + 1, kSizeCodes = int64_t{1} << 30;
+/// Whether a number stands for one that comes from sizes, as a recorder gave it out (graph/capture.h): far below sizes, and no limit of anything.
+inline constexpr int64_t kFirstSizeCode = -0x5349'5A45'0000'0000, kSizeCodes = int64_t{1} << 30;
 inline bool is_size_code(int64_t number) noexcept {
     return number >= kFirstSizeCode && number < kFirstSizeCode + kSizeCodes;
 }

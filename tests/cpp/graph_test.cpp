@@ -176,6 +176,64 @@ TEST(Compile, DynamicTakesTheGraphThatHolds) {
     EXPECT_THROW(graph.holds({ops::full({5}, 1.0)}), ValueError);
 }
 
+TEST(Graph, BranchesAndLoopsGoAsValuesSay) {
+    const auto fn = [](const Tensors& in) {
+        const Tensor three = ops::mul(in[0], 3.0);
+        const Tensors chosen = cond(ops::gt(ops::sum(in[0]), 0.0), [&] { return Tensors{ops::add(in[0], three)}; }, [&] { return Tensors{three}; });
+        const auto small = [](const Tensors& now) { return ops::lt(ops::sum(now[0]), 100.0); };
+        return while_loop(small, [&](const Tensors& now) { return Tensors{ops::add(ops::mul(ops::abs(now[0]), 2.0), ops::abs(three))}; }, chosen);
+    };
+    const Tensor positive = ops::full({2}, 1.5), negative = ops::full({2}, -2.0);
+    const auto graph = graph::trace(fn, {positive});
+    const auto step = compile(fn, {{"x", DataType::Float32, {2}}}, {.fullgraph = true});
+    for (const Tensor& x : {positive, negative, positive}) {
+        const auto want = fn({x})[0].item_as_vec<float>();
+        EXPECT_EQ(graph.run({x})[0].item_as_vec<float>(), want);
+        EXPECT_EQ(step({x})[0].item_as_vec<float>(), want);
+    }
+    EXPECT_EQ(step.recapture_count(), 0u);
+    const auto nodes = graph.nodes();
+    const auto loop = std::find_if(nodes.begin(), nodes.end(), [](const auto& node) { return node.op_code == OpCode::WhileLoop; });
+    ASSERT_NE(loop, nodes.end());
+    EXPECT_EQ(graph.region(static_cast<std::size_t>(loop - nodes.begin()), 1).output_names().size(), 1u);
+    EXPECT_THROW(graph.region(0, 0), IndexError);
+    // What a graph cannot have is called.
+    const auto draws = [](const Tensors& in) { return cond(ops::gt(ops::sum(in[0]), 0.0), [&] { return Tensors{ops::dropout(in[0])}; }, [&] { return in; }); };
+    const auto falls = compile(draws, {{"x", DataType::Float32, {2}}});
+    EXPECT_EQ(falls({negative})[0].item_as_vec<float>(), negative.item_as_vec<float>());
+    EXPECT_EQ(falls.state(), State::Fallback);
+    EXPECT_THROW(graph::trace(draws, {positive}), NotImplementedError);
+    EXPECT_FALSE(clikart_capturing());
+}
+
+TEST(Graph, RegionsThatAreNone) {
+    const Tensor x = ops::full({2}, 1.0);
+    EXPECT_EQ(clikart_region_begin(), -1);
+    EXPECT_EQ(clikart_region_end(nullptr, 0), nullptr);
+    clikart_region_cancel();
+    ASSERT_EQ(clikart_capture_begin(), 0);
+    EXPECT_EQ(clikart_region_input(x.handle()), nullptr);
+    EXPECT_EQ(clikart_region_end(nullptr, 0), nullptr);
+    ASSERT_EQ(clikart_region_begin(), 0);
+    clikart_capture_cancel();  // ends both
+    EXPECT_EQ(ops::add(x, x).item_as_vec<float>()[0], 2.0f);
+    ASSERT_EQ(clikart_capture_begin(), 0);
+    ASSERT_EQ(clikart_region_begin(), 0);
+    clikart_region* const empty = clikart_region_end(nullptr, 0);
+    ASSERT_NE(empty, nullptr);
+    clikart_tensor* output = nullptr;
+    EXPECT_EQ(clikart_cond(x.handle(), empty, empty, &output, 0), -1);
+    EXPECT_EQ(clikart_cond(x.handle(), empty, nullptr, &output, 1), -1);
+    EXPECT_EQ(clikart_cond(x.handle(), reinterpret_cast<clikart_region*>(x.handle()), empty, &output, 0), -1);
+    EXPECT_EQ(clikart_while_loop(nullptr, empty, empty, &output, 1), -1);
+    clikart_capture_cancel();
+    ASSERT_EQ(clikart_capture_begin(), 0);
+    EXPECT_EQ(clikart_cond(x.handle(), empty, empty, &output, 0), -1);  // of another capture
+    clikart_capture_cancel();
+    clikart_region_release(empty);
+    clikart_region_release(nullptr);
+}
+
 TEST(Capture, SizesFollowTheInputs) {
     const std::int64_t from[] = {2, 3};
     const Tensor x = ops::full({from[0], from[1]}, 1.0), other = ops::full({7}, 0.0);

@@ -479,3 +479,27 @@ def test_what_is_set_up_at_the_first_call_is_no_obstacle(monkeypatch):
     step = crt.compile(lambda x: counts(x))
     assert [(step(ONE) - ONE).tolist()[0] for _ in range(4)] == [1.0, 2.0, 3.0, 4.0]
     assert step.state is State.Fallback and "times" in step.fallback_reason
+
+
+def test_what_a_function_shares_with_its_lambdas_is_its_own():
+    def fn(x):
+        shared = x * 2
+        return (lambda: shared + 1)()  # noqa: PLC3002
+
+    step = crt.compile(fn)
+    for number in range(3):
+        globals()["shared"] = number  # another one of that name
+        assert step(ONE).tolist() == [3.0, 5.0]
+    assert step.recapture_count == 0
+
+    class Scaled:
+        rate = 2.0
+
+        def __call__(self, x):
+            return (lambda x: x * self.rate)(x)  # noqa: PLC3002
+
+    scaled = Scaled()
+    step = crt.compile(scaled)
+    assert step(ONE).tolist() == [2.0, 4.0]
+    scaled.rate = 3.0
+    assert step(ONE).tolist() == [3.0, 6.0] and step.recapture_count == 1

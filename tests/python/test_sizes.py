@@ -5,7 +5,10 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import sys
 import threading
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -275,3 +278,149 @@ def test_memory_does_not_grow_with_new_shapes():
         a, b = rng.integers(1, 60, 2).tolist()
         assert step(crt.ones((a, b))).shape == (a,)
     assert step.recapture_count == 0
+
+
+def caught_attribute(x):
+    try:
+        return x + crt.zeros(x.shape[0] - 3).sum()
+    except ValueError:
+        return -x
+
+
+def caught_write(x):
+    y = crt.zeros(x.shape[0])
+    try:
+        y.add_(crt.ones(3))
+    except ValueError:
+        return -x
+    return y
+
+
+def caught_copy(x):
+    y = crt.zeros(x.shape[0])
+    try:
+        y[:] = crt.ones(3)
+    except ValueError:
+        return -x
+    return y
+
+
+def caught_number(x):
+    y = crt.zeros(2, dtype=crt.uint8)
+    try:
+        y.fill_(x.shape[0] * 100)
+    except OverflowError:
+        return -x
+    return x + y.sum()
+
+
+def caught_composite(x):
+    try:
+        return crt.repeat(x, [x.shape[0] - 3])
+    except ValueError:
+        return -x
+
+
+def caught_unused(x):
+    try:
+        crt.broadcast_to(x, (3,))
+    except ValueError:
+        return -x
+    return x * 2
+
+
+def caught_division(x):
+    try:
+        6 // (x.shape[0] - 2)
+    except ZeroDivisionError:
+        return -x
+    return x * 2
+
+
+def caught_strides(x):
+    try:
+        return crt.as_strided(x, (x.shape[0],), (2,), 0)
+    except (ValueError, NotImplementedError):
+        return -x
+
+
+@pytest.mark.parametrize("fn", [caught_attribute, caught_write, caught_copy, caught_number, caught_composite, caught_unused, caught_division, caught_strides])
+def test_a_failure_that_is_caught_is_a_condition(fn):
+    for order in ([2, 4, 3, 1], [3, 2, 4], [4, 1, 3, 2], [1, 3, 1, 2]):
+        step = crt.compile(fn, dynamic=True)
+        for n in order:
+            same(step(crt.ones(n)), fn(crt.ones(n)))
+
+
+def test_what_nobody_needs_may_fail():
+    for fn, kind in ((lambda x: (6 // x.shape[0], x + 1)[1], ZeroDivisionError), (lambda x: (x.reshape(2, -1), x + 1)[1], ValueError)):
+        for optimize in (0, 2):
+            step = crt.compile(fn, dynamic=True, optimize=optimize)
+            assert step(crt.ones(2)).tolist() == [2.0, 2.0]
+            with pytest.raises(kind):
+                step(crt.ones(0) if kind is ZeroDivisionError else crt.ones(3))
+            assert all(node.op_code.name != "Reshape" for node in step.take_graph().nodes())
+
+
+def test_limits_of_slices_are_no_sizes():
+    for start in (-(10**30), -sys.maxsize, -sys.maxsize - 1, -(2**62)):
+        check(lambda x, start=start: (x * x.shape[0])[start:], [(2,), (3,)])
+
+
+def test_strides_of_one_element_are_told_apart():
+    dense, wide = crt.ones((1, 4)), crt.ones((3, 100))[:1, :4]
+    for dynamic in (False, True):
+        for fn in (lambda x: x * x.stride(0), lambda x: x.clone().add_(x.stride(0)), lambda x: x.add_(x.stride(0))):
+            step = crt.compile(fn, dynamic=dynamic)
+            for x in (dense, wide, dense):
+                same(step(x.clone() if x is dense else crt.ones((3, 100))[:1, :4]), fn(x.clone() if x is dense else crt.ones((3, 100))[:1, :4]))
+
+
+def test_sizes_and_numpy():
+    def fn(x):
+        n = x.shape[0]
+        a = np.arange(5)
+        kinds.add((type(np.int32(2) * n), type(n - np.int64(1)), type(n * 1.5)))
+        truths = [
+            n == np.float32(3),
+            n != np.float32(3),
+            np.float32(3.5) > n,
+            n in a,
+            n < 2**64,
+            n == 10**30,
+            min(n, 2**63) == n,
+            n < Decimal("3.5"),
+            n == Fraction(3),
+        ]
+        a += n
+        return x * (
+            float(np.sqrt(n)) + int(np.minimum(n, 2)) + truths.count(True) + (a == n + 1).sum().item() + (n == a).sum().item() + Fraction(n, 3).numerator
+        )
+
+    kinds = set()
+    check(fn, [(3, 2), (4, 2), (3, 2)])
+    assert (crt.SymInt, crt.SymInt, float) in kinds
+
+
+def test_sizes_have_what_ints_have():
+    def fn(x):
+        n = x.shape[0]
+        extra = n.numerator + n.bit_length() + n.real + pow(n, 2, 5) + n.conjugate() + n.as_integer_ratio()[1]
+        crt.manual_seed(n)
+        assert crt.TensorSpec("x", crt.float32, [n]).shape == (x.shape[0],)
+        kept.append(n)
+        return x * extra
+
+    kept = []
+    for n in (3, 4):
+        same(fn(crt.ones(n)), crt.compile(fn, dynamic=True)(crt.ones(n)))
+    with pytest.raises(AttributeError):
+        assert kept[1].nothing
+    n = kept[1]  # a number among the arguments
+    traced, step = crt.trace(lambda x, n: x * n, (crt.ones(1), n)), crt.compile(lambda x, n: x * n)
+    assert traced(crt.ones(1), 3).item() == step(crt.ones(1), n).item() == step(crt.ones(1), 3).item() == 3 and step.recapture_count == 0
+
+
+def test_views_of_numbers():
+    assert crt.unsqueeze(5, 0).shape == (1,)
+    assert crt.trace(lambda i: [crt.unsqueeze(5, 0) * i[0]], [crt.ones(2)]).run([crt.ones(2)])[0].shape == (2,)

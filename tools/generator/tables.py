@@ -39,9 +39,9 @@ COMPUTED = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int
 
 # Nodes of a graph that no operator makes; Result is one more of the results of an operator that has several.  Their codes
 # live below those of the table.
-PSEUDO_OPS = {"Input": 1, "External": 2, "Constant": 3, "Result": 4}
+PSEUDO_OPS = {"Input": 1, "External": 2, "Constant": 3, "Result": 4, "Cond": 5, "WhileLoop": 6}
 NODE_KINDS = {"Input": 1, "External": 2, "Constant": 3, "Create": 4, "Elementwise": 5, "Reduce": 6, "Row": 7, "View": 8, "Join": 9, "Product": 10, "Index": 11}
-NODE_KINDS |= {"Window": 12, "Random": 13, "Composite": 14}
+NODE_KINDS |= {"Window": 12, "Random": 13, "Composite": 14, "Control": 15}
 
 
 @dataclass

@@ -33,6 +33,7 @@ extern "C" {
 typedef struct clikart_tensor clikart_tensor;
 typedef struct clikart_stream clikart_stream;
 typedef struct clikart_graph clikart_graph;
+typedef struct clikart_region clikart_region; /* a part of a graph that is recorded */
 typedef struct clikart_archive clikart_archive;
 typedef struct clikart_generator clikart_generator;
 typedef struct clikart_error clikart_error;
@@ -356,6 +357,28 @@ CLIKART_API int64_t clikart_capture_computed_size(clikart_size_operation operati
 CLIKART_API int clikart_capture_require_size(int64_t size);
 /* An operand that is at each run the number that `size` stands for, as clikart_scalar_int makes one. */
 CLIKART_API clikart_tensor* clikart_capture_size_number(int64_t size);
+/* The graph is given up, and `why` its obstacle; or, where the recording is strict, this fails with CLIKART_ERROR_RUNTIME. */
+CLIKART_API int clikart_capture_give_up(const char* why);
+
+/* Regions: what the thread calls between a begin and its end is recorded, and not run, as a program of its own, which a step of the graph
+ * runs as often as values say.  It may read all that is known outside of it, and neither writes over memory nor draws random numbers.
+ * One may be open inside another. */
+CLIKART_API int clikart_region_begin(void);
+/* The region's next parameter: a stand-in with the dtype and shape of `like`. */
+CLIKART_API clikart_tensor* clikart_region_input(const clikart_tensor* like);
+/* Ends the innermost region, also when it fails. */
+CLIKART_API clikart_region* clikart_region_end(const clikart_tensor* const* outputs, size_t n_outputs);
+/* Ends it, if there is one, and drops it. */
+CLIKART_API void clikart_region_cancel(void);
+CLIKART_API void clikart_region_release(clikart_region* region);
+/* Of two regions without parameters, with results of the same dtypes and shapes, the one that `condition` (bool, no dimensions) says.
+ * Receives new handles of its results; where calls are run, it is as well, and waits for the condition. */
+CLIKART_API int clikart_cond(const clikart_tensor* condition, const clikart_region* on_true, const clikart_region* on_false, clikart_tensor** outputs,
+                             size_t n_outputs);
+/* While `condition` is true of the carried values, `body` makes them anew; both are regions with a parameter for each. */
+CLIKART_API int clikart_while_loop(const clikart_tensor* const* carried, const clikart_region* condition, const clikart_region* body, clikart_tensor** outputs,
+                                   size_t n_outputs);
+
 /* Ends the recording, also when it fails, and returns what the outputs depend on as a graph. */
 CLIKART_API clikart_graph* clikart_capture_end(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs);
 typedef struct clikart_graph_options {
@@ -393,10 +416,13 @@ typedef struct clikart_node {
     size_t n_epilogues; /* operators that are computed with it on the spot; its last inputs are operands of theirs */
     bool in_place;      /* it writes over its first input, and nobody reads what it makes itself */
     const char* place;  /* where the call was made that it comes from, as long as the graph lives; NULL: unknown */
+    size_t n_regions;   /* programs that it runs: of a CLIKART_OP_COND the branches, of a CLIKART_OP_WHILE_LOOP condition and body */
 } clikart_node;
 CLIKART_API int clikart_graph_node(const clikart_graph* graph, size_t index, clikart_node* node);
 /* The operator of a node's epilogue `k`, or a negative number with an error. */
 CLIKART_API clikart_op_code clikart_graph_node_epilogue(const clikart_graph* graph, size_t index, size_t k);
+/* A new handle for a node's region `k`, as a graph of its own whose inputs are the node's, or NULL with an error. */
+CLIKART_API clikart_graph* clikart_graph_region(const clikart_graph* graph, size_t index, size_t k);
 /* Writes the graph, with the tensors it holds, to a file, which docs/graph_files.md describes. */
 CLIKART_API int clikart_graph_save(const clikart_graph* graph, const char* path);
 /* Nothing in the file is trusted.  Tensors are mapped: the file has to stay as it is while the graph lives.  `optimize`: see

@@ -52,7 +52,7 @@ void merge_common(Program& program) {
         merged[i] = static_cast<int32_t>(i);
         for (int32_t& value : step.inputs) value = merged[static_cast<size_t>(value)];
         const bool stays = written[i] || reads_any(step, written) || escapes[i] || !step.epilogues.empty() || step.kind == NodeKind::Input ||
-                           step.kind == NodeKind::External || step.kind == NodeKind::Random;
+                           step.kind == NodeKind::External || step.kind == NodeKind::Random || step.value_kind() == ValueKind::Sequence;
         if (stays) continue;
         const size_t hash = hash_of(step);
         const auto [first, last] = known.equal_range(hash);
