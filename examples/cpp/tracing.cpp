@@ -85,6 +85,22 @@ int main() {
     fallback.reset();
     require(fallback.state() == State::Pending, "reset() begins anew");
 
+    chapter("Branches and loops by value are parts of a graph");
+    const auto collatz = [](const Tensors& in) {
+        const auto goes_on = [](const Tensors& now) { return ops::ne(now[0], 1.0); };
+        const auto advance = [](const Tensors& now) {
+            const Tensor even = ops::eq(ops::remainder(now[0], 2.0), 0.0);
+            const Tensors next = cond(even, [&] { return Tensors{ops::div(now[0], 2.0)}; }, [&] { return Tensors{ops::add(ops::mul(now[0], 3.0), 1.0)}; });
+            return Tensors{next[0], ops::add(now[1], 1.0)};
+        };
+        return Tensors{while_loop(goes_on, advance, {in[0], ops::zeros({})})[1]};
+    };
+    const Compiled rounds = compile(collatz, {TensorSpec{"n", DataType::Float32, {}}}, {.fullgraph = true});
+    for (const auto& [n, expected] : {std::pair{6.0, 8.0f}, {7.0, 16.0f}, {27.0, 111.0f}}) {
+        require(values(rounds({ops::full({}, n)})[0])[0] == expected, "the graph goes round as the value says");
+    }
+    std::printf("27 takes %g rounds, of %zu graph\n", 111.0, rounds.recapture_count() + 1);
+
     chapter("Writing in place is an effect of the graph");
     const Tensor seen = ops::zeros({4});
     const ModelGraph counting = graph::trace(

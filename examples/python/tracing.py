@@ -121,6 +121,36 @@ else:
 step.reset()
 print("and after a reset", step.state)
 
+chapter("Branches and loops by value are parts of a graph")
+
+
+def collatz(n):
+    def advance(n, count):
+        return crt.cond(n % 2 == 0, lambda: n // 2, lambda: 3 * n + 1), count + 1
+
+    return crt.while_loop(lambda n, count: n != 1, advance, (n, 0))[1]
+
+
+step = crt.compile(collatz, fullgraph=True)
+rounds = [step(crt.tensor(n)).item() for n in (6, 7, 27)]
+print("rounds of 6, 7 and 27:", rounds, "by one graph" if step.recapture_count == 0 else "")
+assert rounds == [8, 16, 111]
+
+chapter("Under dynamic sizes follow the inputs, and branches on them are conditions")
+
+
+def fold(x):
+    rows, columns = x.shape
+    y = x.reshape(rows * columns) / columns
+    return y if rows < 5 else y[: rows // 2]
+
+
+step = crt.compile(fold, dynamic=True)
+for shape in ((2, 4), (3, 8), (4, 1), (6, 2), (9, 3)):
+    assert step(crt.ones(shape)).bytes() == fold(crt.ones(shape)).bytes()
+print(step.explain().replace(__file__, "this file"))
+assert step.recapture_count == 1
+
 chapter("Writing in place is an effect of the graph")
 
 

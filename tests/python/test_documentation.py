@@ -108,7 +108,7 @@ def test_tracing_examples(tmp_path):
     """Each checks what it says; what both print of the same things is the same."""
     python = output(sys.executable, ROOT / "examples/python/tracing.py")
     cpp = output(compiled(ROOT / "examples/cpp/tracing.cpp", tmp_path / "tracing"))
-    assert python.count("\n== ") == 12 and cpp.count("\n== ") == 8
+    assert python.count("\n== ") == 14 and cpp.count("\n== ") == 9
     for shared in ("the value of float32 [", "which cannot be recorded into a graph", "== compile: the first call runs"):
         assert shared in python and shared in cpp
 
@@ -125,7 +125,7 @@ def test_docstring_examples():
     log = importlib.import_module("clika_runtime.log")  # the name in the package is the operator's
     results = doctest.testmod(log, extraglobs={"crt": crt, "logging": logging})
     assert results.attempted == 2 and results.failed == 0
-    for name, least in (("pytree", 5), ("capture", 4), ("compiled", 7), ("graph", 8), ("profiling", 5)):
+    for name, least in (("pytree", 5), ("capture", 4), ("compiled", 7), ("graph", 8), ("profiling", 5), ("control", 4)):
         results = doctest.testmod(importlib.import_module(f"clika_runtime.{name}"), extraglobs={"crt": crt})
         assert results.attempted >= least and results.failed == 0, name
     for name in crt.__all__:
