@@ -311,9 +311,11 @@ const char* clikart_graph_audit(const clikart_graph* graph, const clikart_tensor
 
 clikart_graph* clikart_graph_region(const clikart_graph* graph, size_t node, size_t k) {
     return guarded([&] {
-        const std::vector<Step>& steps = checked_graph(graph, "graph_region").program().steps;
+        const ModelGraph& of = checked_graph(graph, "graph_region");
+        const std::vector<Step>& steps = of.program().steps;
         if (node >= steps.size() || k >= steps[node].regions.size()) fail(ErrorKind::Index, "graph_region: node {} has no region {}", node, k);
-        return reinterpret_cast<clikart_graph*>(make_ref<ModelGraph>(*steps[node].regions[k]).leak());
+        const Step& recorded = of.recorded().steps[static_cast<size_t>(steps[node].recorded)];
+        return reinterpret_cast<clikart_graph*>(make_ref<ModelGraph>(*steps[node].regions[k], *recorded.regions[k]).leak());
     });
 }
 

@@ -63,6 +63,10 @@ void clikart_region_cancel(void) {
     capture::cancel_region();
 }
 
+void clikart_region_retain(const clikart_region* region) {
+    if (region) from_handle<Region>(region)->retain();
+}
+
 void clikart_region_release(clikart_region* region) {
     if (region) from_handle<Region>(region)->release();
 }
@@ -79,9 +83,9 @@ int clikart_while_loop(const clikart_tensor* const* carried, const clikart_regio
     return guarded([&] {
         OperandList list;
         list.add_list("while_loop", carried, n_outputs);
-        std::vector<Ref<Tensor>> own;  // so that results are never what was carried
+        std::vector<Ref<Tensor>> numbers;
         std::vector<Tensor*> operands;
-        for (Tensor* t : list.span()) operands.push_back(own.emplace_back(call(OpCode::Copy, {&t, 1}, Attributes{})).get());
+        for (Tensor* t : list.span()) operands.push_back(t->number ? numbers.emplace_back(call(OpCode::Copy, {&t, 1}, Attributes{})).get() : t);
         return hand_out("while_loop", OpCode::WhileLoop, operands, {&checked_region(condition, "while_loop"), &checked_region(body, "while_loop")}, outputs,
                         n_outputs);
     });

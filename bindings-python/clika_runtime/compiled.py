@@ -259,9 +259,13 @@ class Compiled(Wrapper):
             return entry
         for entry in sorted(list(entries.values()), key=lambda e: -e.used):
             if entry.kind == kind and entry.graph.holds_for(given, count):
-                if len(found) >= _FOUND:
-                    found.clear()
-                found[sized] = entry
+                with self._lock:
+                    dropped = self._found if len(self._found) >= _FOUND else {}  # its end may run anything: after the lock
+                    if dropped:
+                        self._found = {}
+                    if entries is self._entries:  # no reset meanwhile
+                        self._found[sized] = entry
+                del dropped
                 return entry
         return None
 
@@ -504,7 +508,7 @@ def compile(
     Args:
         fn: the function; what it takes and returns is any pytree.  Without it, what decorates a function is returned.
         specs: names, dtypes and shapes of its inputs; then it takes one list of tensors and returns one.
-        dynamic: keep one graph for inputs of all sizes, as long as the function never looks at a size itself.
+        dynamic: keep one graph for inputs of all sizes, as long as what the function sees of them is what it was (docs/tracing.md, "Any sizes").
         fullgraph: raise RuntimeError at what cannot be recorded.
         optimize: 0 keeps the steps as they were recorded, 1 and 2 put steps together; the results have the same bits for all.
         audit: the share of replays, from 0 to 1, that are also computed operator by operator and compared bit by bit; RuntimeError, with

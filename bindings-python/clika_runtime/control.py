@@ -9,6 +9,7 @@ from . import ops
 from ._enums import ClikaRTError, ClikaRTTypeError, ClikaRTValueError, bool_
 from ._library import c_text, check, check_pointer, ffi, lib, text
 from .pytree import TreeSpec, tree_flatten, tree_unflatten
+from .sizes import plain
 from .tensor import Tensor, tensor, wrap
 
 __all__ = ["cond", "while_loop"]
@@ -17,8 +18,8 @@ __all__ = ["cond", "while_loop"]
 def cond(condition: Tensor | bool, on_true: Callable[..., Any], on_false: Callable[..., Any], operands: Sequence[Any] = ()) -> Any:
     """What one of two functions returns, as the value of a tensor says.
 
-    While a graph is recorded, by :func:`trace` or :func:`compile`, both become parts of it, and each run computes one of them; nobody
-    waits for the value.  Elsewhere the condition is waited for, and one function is called.
+    While a graph is recorded, by :func:`trace` or :func:`compile`, both are called, once, and become parts of it; each run computes one of
+    them, and nobody waits for the value.  Elsewhere the condition is waited for, and one function is called.
 
     Args:
         condition: one element, which is true where it is not zero; or a bool of Python's, which is decided now.
@@ -64,8 +65,8 @@ def cond(condition: Tensor | bool, on_true: Callable[..., Any], on_false: Callab
 def while_loop(condition: Callable[..., Any], body: Callable[..., Any], carried: Sequence[Any]) -> Any:
     """Calls ``body`` with what it returned before, as long as ``condition`` of that is true.
 
-    While a graph is recorded, by :func:`trace` or :func:`compile`, the loop becomes a part of it, and each run goes round as often as its
-    values say; nobody waits for them.  Elsewhere each value of the condition is waited for.
+    While a graph is recorded, by :func:`trace` or :func:`compile`, both are called once, and the loop becomes a part of it; each run goes
+    round as often as its values say, and nobody waits for them.  Elsewhere each value of the condition is waited for.
 
     Args:
         condition: takes what is carried, and returns a tensor with one element.
@@ -85,6 +86,7 @@ def while_loop(condition: Callable[..., Any], body: Callable[..., Any], carried:
         8.0
     """
     leaves, spec = tree_flatten(tuple(carried))
+    leaves = [plain(leaf) for leaf in leaves]
     for leaf in leaves:
         if not isinstance(leaf, (Tensor, bool, int, float)):
             raise ClikaRTTypeError(f"while_loop: tensors and numbers are carried, got {type(leaf).__name__}")

@@ -53,7 +53,7 @@ public:
         Key sizes;
         for (const Tensor& input : inputs) add_layout(sizes, input);
         std::unique_ptr<ModelGraph> graph;
-        std::vector<ModelGraph> others;  // for other sizes, which may hold for these as well
+        std::vector<std::pair<Key, ModelGraph>> others;  // for other sizes, which may hold for these as well
         bool fallback = false;
         std::uint64_t resets = 0;
         {
@@ -64,13 +64,13 @@ public:
                 kept->used = ++shared_->clock;
                 graph = std::make_unique<ModelGraph>(kept->graph);
             } else if (shared_->options.dynamic && !fallback) {
-                for (const auto& entry : shared_->graphs) others.push_back(entry.second.graph);
+                for (const auto& entry : shared_->graphs) others.emplace_back(entry.first, entry.second.graph);
             }
         }
         if (graph) return graph->run(inputs);
-        for (const ModelGraph& other : others) {
+        for (const auto& [captured_for, other] : others) {
             if (!other.holds(inputs)) continue;
-            shared_->remember(sizes, other, resets);
+            shared_->remember(sizes, captured_for, resets);
             return other.run(inputs);
         }
         return fallback ? shared_->function(inputs) : capture(inputs, sizes, resets);
@@ -98,11 +98,11 @@ public:
     }
     /// Forgets all graphs, and that something could not be recorded: the next call captures.
     void reset() const {
-        std::map<Key, Kept> graphs, found;  // released after the lock, as they may hold tensors of the user's
+        std::map<Key, Kept> graphs;  // released after the lock, as they may hold tensors of the user's
         std::unique_ptr<ModelGraph> last;
         const std::lock_guard<std::mutex> lock(shared_->mutex);
         graphs.swap(shared_->graphs);
-        found.swap(shared_->found);
+        shared_->found.clear();
         last.swap(shared_->last);
         shared_->captures = 0;
         shared_->why.clear();
@@ -111,7 +111,7 @@ public:
 
 private:
     using Key = std::vector<std::int64_t>;  // ranks, sizes, and strides where they are not those of a contiguous tensor
-    static constexpr std::size_t kGraphs = 64;
+    static constexpr std::size_t kGraphs = 64, kFound = 256;
 
     struct Kept {
         ModelGraph graph;
@@ -126,7 +126,7 @@ private:
         const CompileOptions options;
         std::mutex mutex;  // guards what follows
         std::map<Key, Kept> graphs;
-        std::map<Key, Kept> found;  // under dynamic: those of the same graphs that hold for other sizes
+        std::map<Key, Key> found;  // under dynamic: for which sizes the graph was captured that holds for others
         std::unique_ptr<ModelGraph> last;
         std::size_t captures = 0;
         std::uint64_t clock = 0, resets = 0;
@@ -134,18 +134,16 @@ private:
 
         /// The graph for these sizes, or null.
         Kept* find(const Key& sizes) {
-            for (auto* const known : {&graphs, &found}) {
-                if (const auto it = known->find(sizes); it != known->end()) return &it->second;
-            }
-            return nullptr;
+            const auto other = found.find(sizes);
+            const auto it = graphs.find(other == found.end() ? sizes : other->second);
+            return it == graphs.end() ? nullptr : &it->second;
         }
-        /// Notes that a graph holds for other sizes.
-        void remember(const Key& sizes, const ModelGraph& graph, std::uint64_t at_reset) {
-            std::map<Key, Kept> dropped;  // released after the lock
+        /// Notes that the graph for some sizes holds for others.
+        void remember(const Key& sizes, const Key& captured_for, std::uint64_t at_reset) {
             const std::lock_guard<std::mutex> lock(mutex);
             if (resets != at_reset) return;
-            if (found.size() >= kGraphs) dropped.swap(found);
-            found.try_emplace(sizes, Kept{graph, 0});
+            if (found.size() >= kFound) found.clear();
+            found[sizes] = captured_for;
         }
     };
 
@@ -191,6 +189,7 @@ private:
         const std::lock_guard<std::mutex> lock(shared_->mutex);
         if (shared_->resets != resets) return results;
         const auto [place, fresh] = shared_->graphs.try_emplace(sizes, Kept{graph, 0});
+        shared_->found.erase(sizes);
         place->second.used = ++shared_->clock;
         if (!fresh) return results;  // another thread captured the same meanwhile
         if (shared_->graphs.size() > kGraphs) {

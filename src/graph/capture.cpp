@@ -162,7 +162,7 @@ Ref<ModelGraph> end(std::span<Tensor* const> outputs, std::vector<std::string> o
     require();
     const std::unique_ptr<GraphRecorder> done = stop();
     if (!done->why.empty()) fail(ErrorKind::Runtime, "compile: {}, which cannot be recorded into a graph", done->obstacle());
-    done->recording.sizes = std::move(done->sizes());
+    done->sizes();  // throws where something is lacking
     std::vector<Ref<Tensor>> kept;
     std::vector<Tensor*> results;
     for (Tensor* output : outputs) results.push_back(kept.emplace_back(done->output(output)).get());

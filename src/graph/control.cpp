@@ -18,7 +18,9 @@ std::vector<Ref<Tensor>> run(OpCode op, const Regions& regions, std::span<Tensor
     if (op == OpCode::Cond) return interpret(*regions[truth_of(*operands[0], "cond") ? 0 : 1], operands);
     std::vector<Tensor*> given(operands.begin(), operands.end());
     std::vector<Ref<Tensor>> carried;
-    for (size_t i = 0; i < regions[1]->outputs.size(); ++i) carried.push_back(Ref<Tensor>::share(operands[i]));
+    for (size_t i = 0; i < regions[1]->outputs.size(); ++i) {  // results are never what was carried
+        given[i] = carried.emplace_back(call(OpCode::Copy, {&operands[i], 1}, Attributes{})).get();
+    }
     while (truth_of(*interpret(*regions[0], given)[0], "while_loop")) {
         carried = interpret(*regions[1], given);
         for (size_t i = 0; i < carried.size(); ++i) given[i] = carried[i].get();
@@ -43,7 +45,24 @@ const Step& result_step(const Program& region, size_t output) {
     return region.steps[static_cast<size_t>(region.outputs[output])];
 }
 
+std::vector<Ref<Tensor>> stand_ins_of(const ControlCall& call) {
+    std::vector<Ref<Tensor>> results;
+    for (size_t i = 0; i < call.regions[1]->outputs.size(); ++i) {
+        const Step& result = result_step(*call.regions[1], i);
+        results.push_back(make_tensor(result.dtype, result.shape, Device{}));
+    }
+    return results;
+}
+
 std::vector<Ref<Tensor>> run_control(OpCode op, const Regions& regions, std::span<Tensor* const> operands) {
+    for (const auto& region : regions) {  // its memory is laid out for these, and perhaps a file says so
+        for (size_t i = 0; i < operands.size(); ++i) {
+            const Step& expected = region->steps[static_cast<size_t>(region->inputs[i])];
+            if (operands[i]->dtype() == expected.dtype && operands[i]->shape() == expected.shape) continue;
+            fail(operands[i]->dtype() == expected.dtype ? ErrorKind::Value : ErrorKind::Type, "{}: operand {} is {}, the region takes {} {}", op_info(op).name,
+                 i, describe(*operands[i]), name_of(expected.dtype), to_string(expected.shape));
+        }
+    }
     const ControlCall call{op, operands, regions};
     if (thread_mode() == Mode::Capture) return thread_recorder()->record_control(call);
     if (!thread_settings.recording) return run(op, regions, operands);

@@ -13,10 +13,15 @@
 #include <vector>
 
 #include "graph/program.h"
+#include "ops/recorder.h"
 
 namespace clikart {
 
-/// Runs the step as the thread's mode says; where it runs the condition's value is waited for.
+/// Tensors without values in the place of its results.
+std::vector<Ref<Tensor>> stand_ins_of(const ControlCall& call);
+
+/// Runs the step as the thread's mode says; where it runs the condition's value is waited for.  Throws ValueError or TypeError for operands
+/// of other shapes or dtypes than the regions take.
 std::vector<Ref<Tensor>> run_control(OpCode op, const std::vector<std::shared_ptr<const Program>>& regions, std::span<Tensor* const> operands);
 
 /// Throws ValueError or TypeError, starting with the step's name, where regions do not fit each other or the operands.

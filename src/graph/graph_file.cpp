@@ -51,15 +51,17 @@ std::string hex(const Tensor& number) {
     return text;
 }
 
-Json described(const Step& step, size_t number, const std::string& input_name);
+/// `depth`: in how many regions it lies.
+Json described(const Step& step, size_t number, const std::string& input_name, int depth = 0);
 
-Json described(const Program& region) {
+Json described(const Program& region, int depth) {
+    if (depth > kDeepest) fail(ErrorKind::NotImplemented, "graph.save: more than {} branches and loops lie in each other, which a file cannot hold", kDeepest);
     Json steps = Json::array();
-    for (size_t i = 0; i < region.steps.size(); ++i) steps.push_back(described(region.steps[i], i, ""));
+    for (size_t i = 0; i < region.steps.size(); ++i) steps.push_back(described(region.steps[i], i, "", depth));
     return {{"steps", std::move(steps)}, {"outputs", region.outputs}};
 }
 
-Json described(const Step& step, size_t number, const std::string& input_name) {
+Json described(const Step& step, size_t number, const std::string& input_name, int depth) {
     if (step.kind == NodeKind::Input) {
         return {{"kind", "input"}, {"name", input_name}, {"dtype", name_of(step.dtype)}, {"shape", std::vector<int64_t>(step.shape.begin(), step.shape.end())}};
     }
@@ -73,7 +75,7 @@ Json described(const Step& step, size_t number, const std::string& input_name) {
     const OpInfo& info = op_info(step.op);
     if (step.kind == NodeKind::Control) {
         Json control{{"kind", "control"}, {"op", info.name}, {"inputs", step.inputs}, {"regions", Json::array()}};
-        for (const auto& region : step.regions) control["regions"].push_back(described(*region));
+        for (const auto& region : step.regions) control["regions"].push_back(described(*region, depth + 1));
         if (step.place && step.place->text()) control["place"] = *step.place->text();
         return control;
     }
@@ -263,6 +265,7 @@ public:
         } else if (kind == "constant") {
             value = number_of(step);
             if (step.contains("size")) {
+                if (depth_ > 0) malformed("has a size in a region");
                 const int64_t code = code_of(whole(step["size"], "a size"));
                 if (!value->weak || value->dtype() != DType::Int64) malformed("has a constant that comes from a size and is no whole number");
                 if (is_size_code(code)) value = capture::size_number(code);
@@ -358,6 +361,7 @@ private:
         Attributes attributes;
         for (size_t i = 0; i < given.size(); ++i) add_attribute(attributes, info->attributes[i], given[i], *info, all.size());
         if (step.contains("sizes")) {
+            if (depth_ > 0) malformed("has a size in a region");
             for (const Json& use : member(step, "sizes", Json::value_t::array)) {
                 if (!use.is_array() || use.size() != 3) malformed(fmt::format("has a size for {} that is no list of three", name));
                 const int64_t i = whole(use[0], "an attribute"), k = whole(use[1], "an attribute");

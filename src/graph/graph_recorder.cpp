@@ -39,7 +39,7 @@ bool GraphRecorder::keep_composite(const OpCall& call, const std::function<Ref<T
         whole = std::none_of(call.inputs.begin(), call.inputs.end(), [&](Tensor* input) { return &input->storage() == &result->storage(); });
     }
     if (!whole) {
-        for (const SizeUse& use : sizes_in(call)) sizes_.require(use.term, current_origin());
+        for (const SizeUse& use : sizes_in(call)) recording.sizes.require(use.term, current_origin());
         return false;
     }
     if (running) {
@@ -53,11 +53,7 @@ bool GraphRecorder::keep_composite(const OpCall& call, const std::function<Ref<T
 }
 
 std::vector<Ref<Tensor>> GraphRecorder::record_control(const ControlCall& call) {
-    std::vector<Ref<Tensor>> results;
-    for (size_t i = 0; i < call.regions[1]->outputs.size(); ++i) {
-        const Step& result = result_step(*call.regions[1], i);
-        results.push_back(make_tensor(result.dtype, result.shape, Device{}));
-    }
+    std::vector<Ref<Tensor>> results = stand_ins_of(call);
     add_control(call, results);
     return results;
 }
@@ -87,12 +83,13 @@ void GraphRecorder::give_up(std::string reason) {
     const bool first = why.empty();
     if (first) why = reason, where_ = current_origin();
     const auto dropped = std::exchange(twins_, {});  // their ends may run user code, which may come here again
+    const auto dropped_too = std::exchange(reals_, {});
     if (strict_) fail(ErrorKind::Runtime, "compile: {}, which cannot be recorded into a graph", reason);
 }
 
 void GraphRecorder::fact_asked(Fact fact, const Tensor& tensor, const Tensor* other) noexcept {
-    if ((!any_sizes && sizes_asked) || !regions_.empty()) return;
-    if (!known_value(tensor) && sizes_.followed_by(tensor) < 0) return;
+    if (!any_sizes && sizes_asked) return;
+    if (!known_value(tensor) && recording.sizes.followed_by(tensor) < 0) return;
     sizes_asked = true;
     try {
         Ref<Origin> place = current_origin();
@@ -106,7 +103,7 @@ void GraphRecorder::fact_asked(Fact fact, const Tensor& tensor, const Tensor* ot
 void GraphRecorder::refused(const OpCall& call) noexcept {
     for (const Tensor* input : call.inputs) fact_asked(Fact::Strides, *input, nullptr);
     try {
-        for (const SizeUse& use : sizes_in(call)) sizes_.require(use.term, current_origin());
+        for (const SizeUse& use : sizes_in(call)) recording.sizes.require(use.term, current_origin());
     } catch (...) {
         lost_ = true;
     }
@@ -117,9 +114,9 @@ std::optional<Attributes> GraphRecorder::decode(const OpInfo& info, const Attrib
     for (int i = 0; info.attributes[i]; ++i) {
         for (int64_t k = 0; info.has_sizes(i) && k < given.length(i); ++k) {
             const int32_t at = given.items[i].offset + static_cast<int32_t>(k);
-            if (!sizes_.knows(given.values[at])) continue;
+            if (!recording.sizes.knows(given.values[at])) continue;
             if (!plain) plain.emplace(given);
-            plain->values[at] = sizes_.number_of(sizes_.term_of(given.values[at]));
+            plain->values[at] = recording.sizes.number_of(recording.sizes.term_of(given.values[at]));
         }
     }
     return plain;
@@ -130,11 +127,15 @@ int64_t GraphRecorder::fact(SizeTerm::Op op, const Tensor& tensor, int dim, cons
                            : op == SizeTerm::Op::Stride ? tensor.strides()[dim]
                            : op == SizeTerm::Op::Dense  ? tensor.is_contiguous()
                                                         : &tensor.storage() == &other->storage();
-    Tensor *const value = any_sizes && regions_.empty() ? known_value(tensor) : nullptr, *const second = value && other ? known_value(*other) : nullptr;
+    Tensor *const value = any_sizes ? known_value(tensor) : nullptr, *const second = value && other ? known_value(*other) : nullptr;
     if (!value || (other && !second)) return number;
-    const NodeKind kind = static_cast<const Node&>(*value->node).kind;
-    if (op == SizeTerm::Op::Dense && kind != NodeKind::View && kind != NodeKind::Input) return number;  // what is computed always is
-    return RecordedSizes::code_of(other ? sizes_.add_fact(op, *value, *second, number) : sizes_.add_fact(op, *value, dim, number));
+    const auto& node = static_cast<const Node&>(*value->node);
+    if (op == SizeTerm::Op::Dense && node.kind != NodeKind::View && node.kind != NodeKind::Input) return number;  // what is computed always is
+    if (in_region() && node.order >= regions_.front().region->start) return number;                               // as its operands are, whose sizes are fixed
+    const int32_t term = other ? recording.sizes.add_fact(op, *value, *second, number) : recording.sizes.add_fact(op, *value, dim, number);
+    if (!in_region()) return RecordedSizes::code_of(term);
+    recording.sizes.require(term, current_origin());
+    return number;
 }
 
 void GraphRecorder::begin_region() {
@@ -178,7 +179,11 @@ std::vector<Ref<Tensor>> GraphRecorder::control(OpCode op, std::span<Tensor* con
     std::vector<Tensor*> operands(given.begin(), given.end());
     std::vector<Ref<Tensor>> values, captured;
     std::unordered_set<const Tensor*> known;
-    for (Tensor* operand : operands) known.insert(values.emplace_back(Ref<Tensor>::share(twin_of(operand))).get());
+    const bool by_itself = std::all_of(regions.begin(), regions.end(), [](const Region* region) { return region->parameters.empty(); });
+    for (Tensor* operand : operands) {
+        values.push_back(Ref<Tensor>::share(twin_of(operand)));
+        if (by_itself) known.insert(values.back().get());  // else regions know operands as their parameters
+    }
     for (const Region* region : regions) {
         if (region->capture != id) fail(ErrorKind::Value, "{}: a region belongs to another capture", op_info(op).name);
         if (!region->parameters.empty() && region->parameters.size() != given.size()) {
@@ -266,15 +271,15 @@ Ref<Node> GraphRecorder::new_node(const OpCall& call) {
 std::vector<SizeUse> GraphRecorder::sizes_in(const OpCall& call) {
     std::vector<SizeUse> uses;
     for (int32_t at = 0; call.coded && at < call.coded->used; ++at) {
-        if (call.coded->values[at] != call.attributes.values[at]) uses.push_back({at, sizes_.term_of(call.coded->values[at])});
+        if (call.coded->values[at] != call.attributes.values[at]) uses.push_back({at, recording.sizes.term_of(call.coded->values[at])});
     }
     return uses;
 }
 
 void GraphRecorder::fix_sizes(const OpCall& call, Node& node) {
-    for (const SizeUse& use : std::exchange(node.sizes, {})) sizes_.require(use.term, node.place);
+    for (const SizeUse& use : std::exchange(node.sizes, {})) recording.sizes.require(use.term, node.place);
     for (const Tensor* input : call.inputs) {
-        if (const int32_t followed = sizes_.followed_by(*input); followed >= 0) sizes_.require(followed, node.place);
+        if (const int32_t followed = recording.sizes.followed_by(*input); followed >= 0) recording.sizes.require(followed, node.place);
     }
 }
 
@@ -308,13 +313,13 @@ Tensor* GraphRecorder::known_value(const Tensor& tensor) const noexcept {
 }
 
 void GraphRecorder::require_fact(Fact fact, const Tensor& tensor, const Tensor* other, const Ref<Origin>& place) {
-    const auto require = [&](int64_t code) { sizes_.require(sizes_.term_of(code), place); };
-    if (const int32_t followed = sizes_.followed_by(tensor); followed >= 0) sizes_.require(followed, place);
+    const auto require = [&](int64_t code) { recording.sizes.require(recording.sizes.term_of(code), place); };  // nothing more of a plain number
+    if (const int32_t followed = recording.sizes.followed_by(tensor); followed >= 0) recording.sizes.require(followed, place);
     if (fact == Fact::SharesMemory) return require(this->fact(SizeTerm::Op::Shared, tensor, 0, other));
     if (fact == Fact::Dense) return require(this->fact(SizeTerm::Op::Dense, tensor, 0, nullptr));
     for (int d = 0; d < tensor.rank(); ++d) {
-        const int32_t size = sizes_.term_of(this->fact(SizeTerm::Op::Size, tensor, d, nullptr));
-        sizes_.require(fact == Fact::Ones ? sizes_.add_computed(SizeTerm::Op::Equal, size, sizes_.term_of(1)) : size, place);
+        const int32_t size = recording.sizes.term_of(this->fact(SizeTerm::Op::Size, tensor, d, nullptr));
+        recording.sizes.require(fact == Fact::Ones ? recording.sizes.add_computed(SizeTerm::Op::Equal, size, recording.sizes.term_of(1)) : size, place);
         if (fact == Fact::Strides) require(this->fact(SizeTerm::Op::Stride, tensor, d, nullptr));
     }
 }

@@ -47,7 +47,7 @@ public:
     int64_t fact(SizeTerm::Op op, const Tensor& tensor, int dim, const Tensor* other);
     RecordedSizes& sizes() {
         if (lost_) fail(ErrorKind::Memory, "capture: there was no memory to note what was asked of a shape");
-        return sizes_;
+        return recording.sizes;
     }
 
     /// Why the graph was given up, and where, as far as that was told; empty when it was not.
@@ -146,9 +146,8 @@ private:
     };
     std::vector<Open> regions_;                       // one within the other
     std::unordered_map<Tensor*, Ref<Tensor>> reals_;  // what stand-ins are that regions read
-    RecordedSizes sizes_;
-    bool lost_ = false;                        // something that was asked
-    static constexpr size_t kBorn = SIZE_MAX;  // the place of tensors made of host data
+    bool lost_ = false;                               // something that was asked
+    static constexpr size_t kBorn = SIZE_MAX;         // the place of tensors made of host data
     const bool strict_;
     Ref<Origin> where_;
     Ref<Origin> size_place_;

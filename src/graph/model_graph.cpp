@@ -1,7 +1,6 @@
 #include "graph/model_graph.h"
 
 #include <algorithm>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "exec/fork.h"
@@ -53,6 +52,7 @@ ModelGraph::ModelGraph(Recording recording, std::span<Tensor* const> outputs, st
     recorded_ = program_of(recording, outputs, any_sizes_);
     program_ = recorded_;
     program_.sizes.clear();
+    looks_at_sharing_ = std::any_of(recorded_.sizes.begin(), recorded_.sizes.end(), [](const SizeTerm& term) { return term.op == SizeTerm::Op::Shared; });
     program_.conditions.clear();
     std::vector<Step>& steps = program_.steps;
     const bool writes = std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.in_place; });
@@ -72,8 +72,8 @@ ModelGraph::ModelGraph(Recording recording, std::span<Tensor* const> outputs, st
     }
 }
 
-ModelGraph::ModelGraph(const Program& region)
-    : Object(ObjectKind::Graph), program_(region), recorded_(region), plannable_(can_be_planned(region)), any_sizes_(false) {
+ModelGraph::ModelGraph(const Program& region, const Program& recorded)
+    : Object(ObjectKind::Graph), program_(region), recorded_(recorded), plannable_(can_be_planned(region)), any_sizes_(false) {
     for (size_t i = 0; i < region.inputs.size(); ++i) input_names_.push_back(fmt::format("input_{}", i));
     for (size_t i = 0; i < region.outputs.size(); ++i) output_names_.push_back(fmt::format("output_{}", i));
 }
@@ -147,7 +147,7 @@ SizeValues ModelGraph::sizes_for(std::span<Tensor* const> inputs) const {
 bool ModelGraph::holds(std::span<Tensor* const> inputs) const {
     check_inputs(inputs);
     if (!any_sizes_) return true;
-    {
+    if (!looks_at_sharing_) {
         std::lock_guard lock(planning);
         if (known_plan(inputs)) return true;
     }
@@ -169,6 +169,7 @@ std::shared_ptr<const Plan> ModelGraph::known_plan(std::span<Tensor* const> inpu
 }
 
 std::shared_ptr<const Plan> ModelGraph::plan_for(std::span<Tensor* const> inputs) const {
+    if (looks_at_sharing_) sizes_for(inputs);  // which layouts do not tell
     if (has_first_.load(std::memory_order_acquire) && lies_as_planned(*first_, inputs)) return first_;
     std::lock_guard lock(planning);
     if (std::shared_ptr<const Plan> known = known_plan(inputs)) return known;

@@ -26,7 +26,7 @@ public:
     ModelGraph(Recording recording, std::span<Tensor* const> outputs, std::vector<std::string> output_names, const GraphOptions& options);
 
     /// A program that a control step of one runs, as a graph of its own.
-    explicit ModelGraph(const Program& region);
+    ModelGraph(const Program& region, const Program& recorded);
 
     const Program& program() const noexcept { return program_; }
     /// The same before the passes, which count on memories that are written over and others being apart.
@@ -64,6 +64,7 @@ private:
 
     Program program_, recorded_;
     bool plannable_ = false;
+    bool looks_at_sharing_ = false;  // a condition is about inputs that share memory
     // Of a program that writes in place:
     std::vector<size_t> written_inputs_;
     std::vector<Ref<Tensor>> outside_, written_outside_;

@@ -92,7 +92,7 @@ public:
         Plan::Call planned{{&op_info(call.op), nullptr, DType::Bool},
                            std::make_shared<const Attributes>(),
                            0,
-                           static_cast<uint32_t>(operands.size()),
+                           0,
                            static_cast<uint32_t>(results.size()) + 1,
                            false,
                            -1,
@@ -101,16 +101,19 @@ public:
                            {},
                            {}};
         size_t workspace = 0;
+        std::vector<Ref<Tensor>> held;  // in regions; operands as well, so that they are waited for and their failures seen
         for (const auto& region : call.regions) {
             planned.regions.push_back(make_plan(*region, layouts, false));
             const Plan& plan = *planned.regions.back();
             workspace = std::max(workspace, plan.region_bytes());
-            plan_.held.insert(plan_.held.end(), plan.held.begin(), plan.held.end());  // they are waited for, too
+            held.insert(held.end(), plan.held.begin(), plan.held.end());
             plan_.cost += loops ? std::max(plan.cost, kLongLoop) : plan.cost;
         }
         if (loops) workspace += LoopMemory(*planned.regions[1]).bytes;
         planned.first = static_cast<uint32_t>(plan_.operands.size());
         for (const Tensor* operand : operands) add_operand(*operand);
+        for (const Ref<Tensor>& tensor : held) add_operand(*tensor);
+        planned.n_inputs = static_cast<uint32_t>(operands.size() + held.size());
         const auto add_result = [&](const Tensor& result) {
             slot_of(result, Plan::Slot::Kind::Arena, 0);
             add_operand(result);

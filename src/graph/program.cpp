@@ -204,6 +204,8 @@ void Program::verify() const {
             region->verify();
         }
     }
+    const auto is_input = [](const Step& step) { return step.kind == NodeKind::Input; };
+    require(static_cast<size_t>(std::count_if(steps.begin(), steps.end(), is_input)) == inputs.size(), steps.size(), "is an input that is not given");
     for (const int32_t value : inputs) {
         require(value >= 0 && static_cast<size_t>(value) < steps.size() && steps[static_cast<size_t>(value)].kind == NodeKind::Input, steps.size(),
                 "that is an input is none");

@@ -1,6 +1,8 @@
 // Following what a program does to shapes, strides and memory, where nothing is computed.
 #pragma once
 
+#include <algorithm>
+
 #include "graph/control.h"
 #include "ops/recorder.h"
 #include "ops/settings.h"
@@ -30,18 +32,13 @@ public:
             results[0] = make_view(*call.inputs[0], dtypes.result, spec.shape, spec.strides, spec.offset);
             return results;
         }
-        results[0] = make_tensor(dtypes.result, spec.shape, Device{});
-        if (call.info.n_outputs > 1) results[1] = make_tensor(dtypes.second, spec.shape, Device{});
+        const auto place = std::find_if(call.inputs.begin(), call.inputs.end(), [](const Tensor* input) { return !input->number; });
+        const Device device = place == call.inputs.end() ? thread_device() : (*place)->device();
+        results[0] = make_tensor(dtypes.result, spec.shape, device);
+        if (call.info.n_outputs > 1) results[1] = make_tensor(dtypes.second, spec.shape, device);
         return results;
     }
-    std::vector<Ref<Tensor>> record_control(const ControlCall& call) override {
-        std::vector<Ref<Tensor>> results;
-        for (size_t i = 0; i < call.regions[1]->outputs.size(); ++i) {
-            const Step& result = result_step(*call.regions[1], i);
-            results.push_back(make_tensor(result.dtype, result.shape, Device{}));
-        }
-        return results;
-    }
+    std::vector<Ref<Tensor>> record_control(const ControlCall& call) override { return stand_ins_of(call); }
     void note_control(const ControlCall&, const std::vector<Ref<Tensor>>&) override {}
     bool keeps_views() const noexcept override { return false; }
     bool keep_composite(const OpCall&, const std::function<Ref<Tensor>()>&, Ref<Tensor>&) override { return false; }

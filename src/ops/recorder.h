@@ -92,7 +92,7 @@ inline bool is_size_code(int64_t number) noexcept {
 
 /// To be called with a tensor of which something is told outside the library.
 inline void note_asked(Recorder::Fact fact, const Tensor& tensor, const Tensor* other = nullptr) noexcept {
-    if (thread_settings.recording) [[unlikely]]
+    if (is_recorded()) [[unlikely]]
         thread_recorder()->fact_asked(fact, tensor, other);
 }
 inline void note_size_asked(const Tensor& tensor) noexcept {

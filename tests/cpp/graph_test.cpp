@@ -206,6 +206,56 @@ TEST(Graph, BranchesAndLoopsGoAsValuesSay) {
     EXPECT_FALSE(clikart_capturing());
 }
 
+TEST(Graph, RegionsTakeWhatTheyWereMadeFor) {
+    for (const bool running : {false, true}) {  // without any word of sizes
+        const Tensor x = ops::full({4}, 1.0);
+        ASSERT_EQ(running ? clikart_capture_begin_running(true) : clikart_capture_begin(), 0);
+        const std::int64_t four = 4;
+        const Tensor in = Tensor::adopt(running ? clikart_capture_value("x", x.handle()) : clikart_capture_input("x", CLIKART_FLOAT32, &four, 1));
+        const Tensor y = cond(ops::gt(ops::sum(in), 0.0), [&] { return Tensors{ops::mul(in, 2.0)}; }, [&] { return Tensors{in}; })[0];
+        clikart_tensor* const outputs[] = {y.handle()};
+        const char* const names[] = {"y"};
+        const clikart_graph_options options{sizeof options, true, 2};
+        const ModelGraph graph = ModelGraph::adopt(clikart_capture_end_with(outputs, names, 1, &options));
+        EXPECT_EQ(graph.run({x})[0].item_as_vec<float>(), std::vector<float>(4, 2.0f));
+        EXPECT_THROW(graph.run({ops::full({4000}, 1.0)}), ValueError);
+        EXPECT_FALSE(graph.holds({ops::full({4000}, 1.0)}));
+    }
+    const std::int64_t two = 2;  // a parameter that is another
+    ASSERT_EQ(clikart_capture_begin(), 0);
+    const Tensor in = Tensor::adopt(clikart_capture_input("x", CLIKART_FLOAT32, &two, 1)), large = ops::full({1000}, 1.0);
+    const auto region = [&](bool test) {
+        clikart_region_begin();
+        const Tensor parameter = Tensor::adopt(clikart_region_input(in.handle()));
+        const Tensor result = test ? ops::gt(ops::sum(parameter), 0.0) : ops::mul(parameter, 2.0);
+        clikart_tensor* const handle = result.handle();
+        return clikart_region_end(&handle, 1);
+    };
+    clikart_region *const test = region(true), *const body = region(false);
+    clikart_tensor *carried = large.handle(), *output = nullptr;
+    EXPECT_EQ(clikart_while_loop(&carried, test, body, &output, 1), -1);
+    clikart_capture_cancel();
+    for (clikart_region* made : {test, body}) {
+        clikart_region_retain(made);
+        clikart_region_release(made);
+        clikart_region_release(made);
+    }
+}
+
+TEST(Compile, AGraphThatHoldsForOthersStays) {
+    const auto step = compile([](const Tensors& in) { return Tensors{ops::mul(in[0], static_cast<double>(in[0].shape()[0] > 0))}; },
+                              {{"x", DataType::Float32, {1}}}, {.dynamic = true});
+    const auto blind = compile([](const Tensors& in) { return Tensors{ops::exp(in[0])}; }, {{"x", DataType::Float32, {1}}}, {.dynamic = true});
+    for (int round = 0; round < 2; ++round) {
+        for (std::int64_t n = 1; n < 70; ++n) {
+            step({ops::full({n}, 1.0)});
+            EXPECT_EQ(blind({ops::full({n}, 0.0)})[0].item_as_vec<float>(), std::vector<float>(static_cast<std::size_t>(n), 1.0f));
+        }
+    }
+    EXPECT_EQ(blind.recapture_count(), 0u);
+    EXPECT_GT(step.recapture_count(), 68u);  // each size is one that C++ looks at
+}
+
 TEST(Graph, RegionsThatAreNone) {
     const Tensor x = ops::full({2}, 1.0);
     EXPECT_EQ(clikart_region_begin(), -1);

@@ -383,6 +383,13 @@ def test_hostile_regions():
         lambda s, d: d["steps"][place + 1].update(of=0),
         lambda s, d: d.update(outputs=[{"name": "y", "value": place}]),
         deep,
+        lambda s, _: s["regions"][0]["steps"][1].update(shape=[1]),
+        lambda s, _: s["regions"][1]["steps"][1].update(shape=[1000, 1000]),
+        lambda s, _: s["regions"][0]["steps"][1].update(dtype="int8"),
+        lambda s, d: (
+            d.update(sizes=[["size", 0, 0]], version=2, any_sizes=True),
+            [c.update(sizes=[[0, 0, 0]]) for c in s["regions"][0]["steps"] if c["kind"] == "call"],
+        ),
     ]
     for change in changes:
         put(change)
@@ -390,3 +397,83 @@ def test_hostile_regions():
             crt.graph.load(FILE)
     put(lambda s, d: None)
     same(crt.graph.load(FILE).run([X])[0], nested(X))
+
+
+# ---- what reviews found
+
+
+def test_sizes_that_only_a_branch_looks_at():
+    def fn(x, c):
+        return crt.cond(c, lambda: crt.zeros(x.shape[0]) + x.numel(), lambda: crt.ones(len(x)))
+
+    def loops(x, c):
+        return crt.while_loop(lambda i, n: i < 2, lambda i, n: (i + 1, n + x.size(0)), (0, x.shape[0]))[1]
+
+    for function in (fn, loops):
+        step = crt.compile(function, dynamic=True)
+        for n in (2, 3, 2):
+            for c in (True, False):
+                x = crt.ones(n)
+                same(step(x, crt.tensor(c)), function(x, crt.tensor(c)))
+        assert step.state is crt.State.Compiled and step.recapture_count == 1
+
+
+def test_parameters_that_leak_are_refused():
+    leaked = []
+
+    def fn(x):
+        crt.while_loop(lambda n: n < 3, lambda n: (leaked.append(n), (n + 1,))[1], (0,))
+        return leaked[-1] + x
+
+    with pytest.raises(ValueError, match="a parameter of a branch or a loop that is over"):
+        crt.trace(fn, (X,))
+
+
+def test_a_loop_without_rounds_makes_what_is_new():
+    def fn(x):
+        v = x * 2
+        y, z = crt.while_loop(lambda a, b: a.sum() > 1e9, lambda a, b: (b, a), (v, v))
+        y.add_(1)
+        return v, y, z
+
+    want = bits(fn(X))
+    outer = crt.compile(lambda x: crt.graph.ModelGraph.run(graph, [x]))
+    graph = crt.trace(fn, (X,)).graph
+    assert bits(graph.run([X])) == bits(crt.compile(fn)(X)) == bits(outer(X)) == bits(outer(X)) == want
+    with crt.tracing():
+        deferred = graph.run([X])
+    assert bits(deferred) == want
+
+
+def test_regions_are_graphs():
+    graph = crt.trace(lambda i: [crt.cond(i[0].sum() > 0, lambda: crt.relu(i[0] @ W) + 1, lambda: i[0])], [X])
+    (node,) = [node for node in graph.nodes() if node.regions]
+    region = node.regions[0]
+    given = [X if len(node.shape) else crt.tensor(True) for node in region.nodes() if node.kind is crt.graph.NodeKind.Input]
+    given = [crt.tensor(True), *([X, W] if region.run([crt.tensor(True), X, W])[0].tolist() == (crt.relu(X @ W) + 1).tolist() else [W, X])]
+    region.save(FILE)
+    assert bits(crt.graph.load(FILE).run(given)) == bits(region.run(given)) == bits(crt.relu(X @ W) + 1) and region.audit(given) == ""
+
+
+def test_any_sizes_on_meta():
+    step = crt.compile(lambda x: (lambda h: h + x.reshape(x.shape[0]))(x * 2), dynamic=True)  # noqa: PLC3002
+    step(crt.ones(2))
+    for n in (2, 3):
+        with crt.device("meta"):
+            x = crt.ones(n)
+        assert step.take_graph().run([x])[0].shape == (n,) and str(step.take_graph().run([x])[0].device).startswith("meta")
+
+
+def test_more_regions_than_a_file_holds():
+    def deep(x, depth):
+        return x + 1 if depth == 0 else crt.cond(x.sum() > depth, lambda: deep(x, depth - 1), lambda: x * 2)
+
+    for depth in (12, 20):
+        graph = crt.trace(lambda i, depth=depth: [deep(i[0], depth)], [X])
+        assert bits(graph.run([X])) == bits(deep(X, depth))
+        if depth < 16:
+            graph.save(FILE)
+            assert bits(crt.graph.load(FILE).run([X])) == bits(deep(X, depth))
+        else:
+            with pytest.raises(NotImplementedError, match="lie in each other"):
+                graph.save(FILE)

@@ -329,8 +329,8 @@ CLIKART_API clikart_tensor* clikart_capture_value(const char* name, const clikar
 /* Why the graph was given up, and where, as far as clikart_tell_origin or a tag told; "" when it was not; NULL with an error without
  * a recording.  Valid until the thread's next call of this. */
 CLIKART_API const char* clikart_capture_obstacle(void);
-/* 1 when shape, strides or number of elements of something that depends on an input were asked for, so that the graph may
- * hold only for these sizes, 0 when not, -1 with an error. */
+/* 1 when shape, strides or number of elements of something that depends on an input were asked for, 0 when not, -1 with an error.  After
+ * clikart_capture_begin_running the graph may hold only for these sizes then. */
 CLIKART_API int clikart_capture_sizes_asked(void);
 /* Where that was first, as far as clikart_tell_origin or a tag told, else ""; NULL with an error without a recording.  Valid until the
  * thread's next call of this. */
@@ -370,6 +370,7 @@ CLIKART_API clikart_tensor* clikart_region_input(const clikart_tensor* like);
 CLIKART_API clikart_region* clikart_region_end(const clikart_tensor* const* outputs, size_t n_outputs);
 /* Ends it, if there is one, and drops it. */
 CLIKART_API void clikart_region_cancel(void);
+CLIKART_API void clikart_region_retain(const clikart_region* region);
 CLIKART_API void clikart_region_release(clikart_region* region);
 /* Of two regions without parameters, with results of the same dtypes and shapes, the one that `condition` (bool, no dimensions) says.
  * Receives new handles of its results; where calls are run, it is as well, and waits for the condition. */
@@ -383,7 +384,8 @@ CLIKART_API int clikart_while_loop(const clikart_tensor* const* carried, const c
 CLIKART_API clikart_graph* clikart_capture_end(const clikart_tensor* const* outputs, const char* const* names, size_t n_outputs);
 typedef struct clikart_graph_options {
     size_t struct_size; /* the caller sets it to sizeof(clikart_graph_options) */
-    bool any_sizes;     /* the graph runs for inputs of the same ranks and any sizes, by the shape rules of its operators */
+    bool any_sizes;     /* the graph runs for inputs of the same ranks and any sizes, by the shape rules of its operators; conditions come
+                         * with clikart_capture_begin_any_sizes */
     int32_t optimize;   /* 0: as it was recorded, 1 and 2: steps are put together; the results have the same bits for all */
 } clikart_graph_options;
 /* The same with options; NULL: { .any_sizes = false, .optimize = 2 }. */
