@@ -28,7 +28,7 @@ def cond(condition: Tensor | bool, on_true: Callable[..., Any], on_false: Callab
         operands: the arguments.
 
     Returns:
-        A tensor, or any pytree of them.  In a graph they have memory of their own, also where a function returns what it was given.
+        A tensor, or any pytree of them, which have memory of their own, also where a function returns what it was given.
 
     Raises:
         TypeError: something else than tensors is returned, or other dtypes or structures by one function than by the other.
@@ -41,14 +41,15 @@ def cond(condition: Tensor | bool, on_true: Callable[..., Any], on_false: Callab
         >>> graph.run([crt.tensor([1.0, 2.0])])[0].tolist(), graph.run([crt.tensor([10.0, 20.0])])[0].tolist()
         ([2.0, 3.0], [5.0, 10.0])
     """
+    operands = tuple(operands)
     if not isinstance(condition, Tensor):
-        if not isinstance(condition, bool):
+        if not isinstance(condition, bool) and type(condition).__module__ != "numpy":
             raise ClikaRTTypeError(f"cond: the condition is a tensor or a bool, got {type(condition).__name__}")
         return (on_true if condition else on_false)(*operands)
 
     def call() -> Any:
         leaves, spec = _tensors("cond", (on_true if bool(_truth("cond", condition)) else on_false)(*operands), None)
-        return tree_unflatten(spec, [_dense(leaf) for leaf in leaves])
+        return tree_unflatten(spec, [ops.copy(leaf) for leaf in leaves])  # as a graph's, they have memory of their own
 
     def record() -> Any:
         truth = _truth("cond", condition)
@@ -108,7 +109,7 @@ def while_loop(condition: Callable[..., Any], body: Callable[..., Any], carried:
         return tuple(made) if isinstance(made, list) else made
 
     def call() -> Any:
-        values = [ops.copy(leaf) for leaf in first]
+        values = [_dense(leaf) for leaf in first]
         while bool(test(*make(values))):
             made = [_dense(leaf) for leaf in _tensors("while_loop", step(*make(values)), spec)[0]]
             for i, (now, before) in enumerate(zip(made, values, strict=True)):
@@ -116,7 +117,7 @@ def while_loop(condition: Callable[..., Any], body: Callable[..., Any], carried:
                     error = ClikaRTValueError if now.dtype is before.dtype else ClikaRTTypeError
                     raise error(f"while_loop: result {i} is {now.dtype.name} {list(now.shape)}, and before {before.dtype.name} {list(before.shape)}")
             values = made
-        return make(values)
+        return make([ops.copy(value) for value in values])
 
     def record() -> Any:
         regions = []

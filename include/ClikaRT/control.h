@@ -68,6 +68,12 @@ inline std::vector<Tensor> dense(std::vector<Tensor> values) {
     return values;
 }
 
+/// With memory of their own.
+inline std::vector<Tensor> copies(std::vector<Tensor> values) {
+    for (Tensor& value : values) value = ops::copy(value);
+    return values;
+}
+
 inline bool truth_of(const Tensor& condition) {
     return condition.item_as_vec<bool>().at(0);
 }
@@ -86,7 +92,7 @@ inline std::vector<Tensor> cond(const Tensor& condition, const std::function<std
         detail::check(clikart_cond(condition.handle(), first.handle(), second.handle(), outputs.data(), outputs.size()));
         return detail::adopt_all(outputs);
     };
-    return detail::recorded(record, [&] { return detail::dense(detail::truth_of(condition) ? on_true() : on_false()); });
+    return detail::recorded(record, [&] { return detail::copies(detail::truth_of(condition) ? on_true() : on_false()); });
 }
 
 /// Calls `body` with what it returned before, as long as `condition` of that is true; in a graph as cond() does.  What is carried keeps its
@@ -94,9 +100,9 @@ inline std::vector<Tensor> cond(const Tensor& condition, const std::function<std
 inline std::vector<Tensor> while_loop(const std::function<Tensor(const std::vector<Tensor>&)>& condition,
                                       const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body, std::vector<Tensor> carried) {
     const auto call = [&] {
-        for (Tensor& value : carried) value = ops::copy(value);
+        carried = detail::dense(std::move(carried));
         while (detail::truth_of(condition(carried))) carried = detail::dense(body(carried));
-        return carried;
+        return detail::copies(std::move(carried));
     };
     const auto record = [&] {
         const detail::Region test([&](const std::vector<Tensor>& values) { return std::vector<Tensor>{condition(values)}; }, carried, true);

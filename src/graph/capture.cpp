@@ -41,7 +41,8 @@ std::unique_ptr<GraphRecorder> stop() noexcept {
     std::unique_ptr<GraphRecorder> done = std::move(current.recorder);
     current.recorder = std::move(done->outer);
     thread_recorder() = current.recorder.get();
-    thread_settings.recording = current.recorder && current.recorder->running && !current.recorder->in_region();
+    thread_settings.in_region = current.recorder && current.recorder->in_region();
+    thread_settings.recording = current.recorder && current.recorder->running && !thread_settings.in_region;
     if (!done->running) set_thread_mode(done->mode_before);  // which was possible then
     return done;
 }

@@ -80,6 +80,7 @@ void GraphRecorder::value_read(const Tensor& tensor) {
 }
 
 void GraphRecorder::give_up(std::string reason) {
+    if (!running) return;  // then what is done now is done once, and no part of the graph
     const bool first = why.empty();
     if (first) why = reason, where_ = current_origin();
     const auto dropped = std::exchange(twins_, {});  // their ends may run user code, which may come here again
@@ -143,6 +144,7 @@ void GraphRecorder::begin_region() {
     regions_.push_back({make_ref<Region>(id, recorded_), thread_settings.mode, thread_settings.recording});
     thread_settings.mode = Mode::Capture;
     thread_settings.recording = false;
+    thread_settings.in_region = true;
 }
 
 Ref<Region> GraphRecorder::end_region() noexcept {
@@ -151,6 +153,7 @@ Ref<Region> GraphRecorder::end_region() noexcept {
     regions_.pop_back();
     thread_settings.mode = open.mode;
     thread_settings.recording = open.recording;
+    thread_settings.in_region = in_region();
     return std::move(open.region);
 }
 

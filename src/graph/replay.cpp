@@ -73,7 +73,7 @@ private:
     Place failed_;   // and what failed first
 
     void look_at_inputs();
-    bool is_spoilt(const Plan::Call& call, std::span<const Plan::Operand> operands);
+    bool is_spoilt(const Plan::Call& call, std::span<const Plan::Operand> operands, char* const* starts);
     void make_call(const Plan& plan, const Plan::Call& call, const Plan::Call* led, char* const* starts);
     void run_regions(const Plan& plan, const Plan::Call& call, char* const* starts);
     void run_region(const Plan& plan, std::span<char* const> given, std::span<char* const> results, char* workspace);
@@ -166,10 +166,24 @@ void Run::look_at_inputs() {
     }
 }
 
+/// Whether some call of a region, or its result, has to do with one of its inputs.
+bool reads_input(const Plan& region, size_t input) {
+    const auto is_it = [&](const Plan::Operand& operand) {
+        const Plan::Slot& slot = region.slots[static_cast<size_t>(operand.slot)];
+        return slot.kind == Plan::Slot::Kind::Input && static_cast<size_t>(slot.place) == input;
+    };
+    return std::any_of(region.operands.begin(), region.operands.end(), is_it);
+}
+
 /// Whether the call reads what is spoiled; its results are, then.  One that writes over the whole of something cures it.
-bool Run::is_spoilt(const Plan::Call& call, std::span<const Plan::Operand> operands) {
+bool Run::is_spoilt(const Plan::Call& call, std::span<const Plan::Operand> operands, char* const* starts) {
+    const auto is_bad = [&](uint32_t i) { return spoilt_[static_cast<size_t>(operands[i].slot)] != 0; };
+    const Plan* branch = nullptr;  // the only one that reads
+    if (!call.regions.empty() && call.kernel.info->code == OpCode::Cond && !is_bad(0)) {
+        branch = call.regions[*reinterpret_cast<const bool*>(starts[operands[0].slot] + operands[0].offset) ? 0 : 1].get();
+    }
     bool spoilt = false;
-    for (uint32_t i = 0; i < call.n_inputs; ++i) spoilt = spoilt || spoilt_[static_cast<size_t>(operands[i].slot)];
+    for (uint32_t i = 0; i < call.n_inputs; ++i) spoilt = spoilt || (is_bad(i) && (!branch || reads_input(*branch, i)));
     for (uint32_t i = call.n_inputs; i < call.n_inputs + call.n_outputs; ++i) {
         char& result = spoilt_[static_cast<size_t>(operands[i].slot)];
         if (spoilt && !result) result = kSpoilt;
@@ -289,7 +303,7 @@ void Run::run() {
     bool any = static_cast<bool>(inherited_);
     for (size_t c = 0; c < plan.calls.size(); ++c) {
         const Plan::Call& call = plan.calls[c];
-        if (any && is_spoilt(call, operands_of(plan, call))) continue;
+        if (any && is_spoilt(call, operands_of(plan, call), starts)) continue;
         const Plan::Call* const led = call.leads && !any ? &plan.calls[++c] : nullptr;
         try {
             make_call(plan, call, led, starts);
@@ -324,7 +338,8 @@ std::string Run::told(const std::string& failure) const {
     }
     const Ref<Origin>& recorded = failed_.plan->places[call.step];
     const std::string* const place = recorded ? recorded->text() : nullptr;
-    return fmt::format("{}: {} (from {} to {}; node {} of a graph{})", name(), failure, shown[0], shown[1], call.step, place ? ", recorded at " + *place : "");
+    return fmt::format("{}: {} (from {} to {}; node {} of a graph{}{})", name(), failure, shown[0], shown[1], call.step,
+                       failed_.plan == plan_.get() ? "" : "'s region", place ? ", recorded at " + *place : "");
 }
 
 bool is_same_place(const Tensor& a, const Tensor& b) {

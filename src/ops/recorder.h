@@ -108,7 +108,7 @@ inline Ref<Tensor> note_born(Ref<Tensor> tensor) noexcept {
 
 /// To be called where something is done that a replay would not do.
 inline void note_unrecorded(const char* what) {
-    if (thread_settings.recording) [[unlikely]]
+    if (thread_settings.recording || thread_settings.in_region) [[unlikely]]
         thread_recorder()->give_up(what);
 }
 

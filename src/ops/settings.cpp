@@ -33,6 +33,9 @@ void set_thread_mode(Mode wanted) {
     if (wanted < Mode::Eager || wanted > Mode::Capture) fail(ErrorKind::Value, "set_mode: {} is no mode", static_cast<int>(wanted));
     if (wanted == Mode::Capture && (!thread_recorder() || thread_settings.recording))
         fail(ErrorKind::Runtime, "set_mode: the calling thread is not recording a graph");
+    if (thread_settings.in_region && wanted != Mode::Capture) {
+        fail(ErrorKind::Runtime, "set_mode: a branch or a loop of a graph is recorded, whose calls cannot be run or deferred");
+    }
     thread_settings.mode = wanted;
 }
 

@@ -20,6 +20,7 @@ struct ThreadSettings {
     bool any_stream = false;
     bool ending = false;     // the thread's other settings are gone
     bool recording = false;  // calls are noted by the thread's recorder as well as run
+    bool in_region = false;  // of a graph that is recorded: calls are not run, whatever they are elsewhere
     Device device{DeviceType::Unspecified, 0};
 };
 inline thread_local constinit ThreadSettings thread_settings;

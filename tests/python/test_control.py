@@ -477,3 +477,62 @@ def test_more_regions_than_a_file_holds():
         else:
             with pytest.raises(NotImplementedError, match="lie in each other"):
                 graph.save(FILE)
+
+
+@pytest.mark.parametrize("scope", [crt.eager, crt.tracing])
+def test_scopes_inside_of_a_branch(scope):
+    def fn(x):
+        def inside():
+            with scope():
+                return x * 2
+
+        return crt.cond(x.sum() > 0, inside, lambda: x)
+
+    step = crt.compile(fn)
+    assert bits(step(X)) == bits(fn(X)) and bits(step(X * 3)) == bits(fn(X * 3)) and step.state is crt.State.Fallback
+    with pytest.raises(RuntimeError, match="a branch or a loop of a graph is recorded"):
+        crt.trace(fn, (X,))
+    assert bits(crt.trace(lambda x: x + 1, (X,))(X)) == bits(X + 1)
+
+
+def test_what_a_replay_would_not_do_is_seen_in_branches():
+    def seeds(x):
+        crt.manual_seed(3)
+        return x * 2
+
+    def borrows(x):
+        return x + crt.from_numpy(np.ones((2, 2), np.float32))
+
+    for inside in (seeds, borrows):
+        step = crt.compile(lambda x, inside=inside: crt.cond(x.sum() > 0, lambda: inside(x), lambda: x))
+        assert bits(step(X)) == bits(inside(X)) and step.state is crt.State.Fallback
+    assert crt.rand(1).item() == (crt.manual_seed(3), crt.rand(1).item())[1]
+
+
+def test_results_have_memory_of_their_own():
+    def fn(x):
+        y = crt.cond(x.sum() > 0, lambda: x, lambda: -x)
+        y.add_(1)
+        z = crt.while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, W), (0, x))[1]
+        z.add_(1)
+        return y, z, x * 1, W * 1
+
+    want = bits(fn(X))
+    assert bits(crt.compile(fn)(X)) == bits(crt.trace(fn, (X,))(X)) == bits(fn(X)) == want
+
+
+def test_what_the_other_branch_reads_may_have_failed():
+    def fn(x):
+        bad = x[crt.cast(x[0] * 0 + 9, crt.int64)]
+        return crt.cond(x[0, 0] > 0, lambda: x * 2, lambda: bad)
+
+    graph = crt.trace(fn, (X,)).graph
+    same(graph.run([X])[0], X * 2)
+    with pytest.raises(IndexError):
+        graph.run([-X])[0].tolist()
+
+
+def test_operands_from_anywhere():
+    fn = lambda x: crt.cond(x.sum() > np.bool_(0), lambda a, b: a + b, lambda a, b: a - b, (v for v in (x, x)))  # noqa: E731
+    assert bits(fn(X)) == bits(crt.trace(fn, (X,))(X))
+    assert bits(crt.cond(np.bool_(True), lambda: X, lambda: -X)) == bits(X)
