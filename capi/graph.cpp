@@ -323,7 +323,17 @@ int clikart_graph_holds(const clikart_graph* graph, const clikart_tensor* const*
     return guarded([&] {
         OperandList list;
         list.add_list("graph_holds", inputs, n_inputs);
-        return static_cast<int>(checked_graph(graph, "graph_holds").holds(list.span()));
+        return static_cast<int>(checked_graph(graph, "graph_holds").mismatch(list.span()).empty());
+    });
+}
+
+const char* clikart_graph_mismatch(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs) {
+    return guarded([&]() -> const char* {
+        OperandList list;
+        list.add_list("graph_mismatch", inputs, n_inputs);
+        thread_local std::string text;
+        text = checked_graph(graph, "graph_mismatch").mismatch(list.span());
+        return text.c_str();
     });
 }
 

@@ -81,13 +81,14 @@ def let_go() -> None:
             lent.pop(tokens[i], None)
 
 
-_PACKAGE = os.path.dirname(__file__) + os.sep
+#: What the files of this package begin with.
+PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 def attend() -> None:
     """Tells the calls that this thread queued where they were made: the first line outside of this package."""
     frame: Any = sys._getframe(1)
-    while frame and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
     place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "?"
     lib.clikart_tell_origin(place.encode(errors="replace"))

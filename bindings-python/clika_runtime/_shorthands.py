@@ -118,6 +118,32 @@ class Shorthands:
             result: Tensor = _ops.reshape(self, other.shape)
         return result
 
+    # ---- parts; these functions are made of operators
+
+    def split(self: Any, size_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
+        """See :func:`clika_runtime.split`."""
+        from .shaping import split
+
+        return split(self, size_or_sections, dim)
+
+    def chunk(self: Any, chunks: int, dim: int = 0) -> list[Tensor]:
+        """See :func:`clika_runtime.chunk`."""
+        from .shaping import chunk
+
+        return chunk(self, chunks, dim)
+
+    def tensor_split(self: Any, indices_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:
+        """See :func:`clika_runtime.tensor_split`."""
+        from .shaping import tensor_split
+
+        return tensor_split(self, indices_or_sections, dim)
+
+    def unbind(self: Any, dim: int = 0) -> list[Tensor]:
+        """See :func:`clika_runtime.unbind`."""
+        from .shaping import unbind
+
+        return unbind(self, dim)
+
     # ---- copies and conversions
 
     def clone(self: Any) -> Tensor:

@@ -225,9 +225,9 @@ class Compiled(Wrapper):
         sized = (tuple(structure), tuple(kinds), layouts)
         entries = self._entries
         entry = entries.get(sized)
-        kind = (sized[0], sized[1], _without_sizes(layouts)) if self._dynamic else None
+        kind, mismatch = (sized[0], sized[1], _without_sizes(layouts)) if self._dynamic else None, ""
         if entry is None and self._dynamic:
-            entry = self._holding(entries, sized, kind, given, len(handles))
+            entry, mismatch = self._holding(entries, sized, kind, given, len(handles))
         bound_anew = ""
         if entry is not None:
             if not entry.taken.untouched(fixed):
@@ -250,15 +250,19 @@ class Compiled(Wrapper):
                     if all(type(arg) is Tensor for arg in given_as) and not (kwargs or fixed or self._dynamic or self._audit):
                         self._again = _Again(entries, entry, layouts, len(leaves), listed)
                     return entry.outputs.build(results)
-        return self._capture(args, kwargs, kind, sized, fixed, entries, bound_anew)
+        return self._capture(args, kwargs, kind, sized, fixed, entries, bound_anew, mismatch)
 
-    def _holding(self, entries: dict[Hashable, _Entry], sized: Hashable, kind: Hashable, given: Any, count: int) -> _Entry | None:
-        """A capture for other sizes that holds for these."""
-        found = self._found
-        if (entry := found.get(sized)) is not None:
-            return entry
+    def _holding(self, entries: dict[Hashable, _Entry], sized: Hashable, kind: Hashable, given: Any, count: int) -> tuple[_Entry | None, str]:
+        """A capture for other sizes that holds for these; else why the one that was used last does not."""
+        first = ""
+        if (entry := self._found.get(sized)) is not None:
+            return entry, first
         for entry in sorted(list(entries.values()), key=lambda e: -e.used):
-            if entry.kind == kind and entry.graph.holds_for(given, count):
+            if entry.kind != kind:
+                continue
+            mismatch = entry.graph.mismatch(given, count)
+            first = first or mismatch
+            if not mismatch:
                 with self._lock:
                     dropped = self._found if len(self._found) >= _FOUND else {}  # its end may run anything: after the lock
                     if dropped:
@@ -266,8 +270,8 @@ class Compiled(Wrapper):
                     if entries is self._entries:  # no reset meanwhile
                         self._found[sized] = entry
                 del dropped
-                return entry
-        return None
+                return entry, ""
+        return None, first
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         """A compiled function in a class is a method."""
@@ -349,8 +353,10 @@ class Compiled(Wrapper):
             with self._lock:
                 self._open -= 1
 
-    def _capture(self, args: Any, kwargs: Any, kind: Hashable, sized: Hashable, fixed: list[Any], entries: dict[Hashable, _Entry], bound_anew: str) -> Any:
-        """Runs the function, and records it meanwhile."""
+    def _capture(
+        self, args: Any, kwargs: Any, kind: Hashable, sized: Hashable, fixed: list[Any], entries: dict[Hashable, _Entry], bound_anew: str, mismatch: str
+    ) -> Any:
+        """Runs the function, and records it meanwhile.  `mismatch`: why the last capture for other sizes does not hold."""
         leaves, spec = tree_flatten((args, kwargs))
         positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         all_names = [s.name for s in self._specs] if self._specs is not None else argument_names(self._fn, spec)
@@ -403,19 +409,22 @@ class Compiled(Wrapper):
             graph = recording.end(results, out_names, self._optimize, any_sizes)
             entry = _Entry(graph, outputs, after, kind if any_sizes else None, any_sizes and any(node.in_place for node in graph.nodes()))
         seen = [f"{name} is {_shown(leaf)}" for name, leaf in zip(all_names, leaves, strict=True)]
-        self._store(sized, entry, entries, seen, bound_anew, _holds_for(graph, sizes))
+        self._store(sized, entry, entries, seen, bound_anew, _holds_for(graph, sizes, mismatch))
         return result
 
 
-def _holds_for(graph: ModelGraph, sizes: Capture | None) -> str:
-    """Which sizes a capture for any is for after all, as a part of a sentence."""
+def _holds_for(graph: ModelGraph, sizes: Capture | None, mismatch: str) -> str:
+    """Which sizes a capture for any is for after all, as a part of a sentence; before that, why the last one did not do."""
     if sizes is None:
         return ""
+    prefix = "run: the graph is for inputs where "
+    before = mismatch.removeprefix(prefix).partition("; here ")[0] if mismatch.startswith(prefix) else ""
+    why = f"; the one before holds where {before}" if before else f"; the one before does not take that: {mismatch}" if mismatch else ""
     if sizes.fixed:
-        return "; it holds for these sizes only, as another thread works with one"
+        return f"{why}; it holds for these sizes only, as another thread works with one"
     conditions = graph.conditions()
     more = f", and {len(conditions) - _SHOWN} more" if len(conditions) > _SHOWN else ""
-    return f"; it holds where {'; '.join(conditions[:_SHOWN])}{more}" if conditions else ""
+    return why + (f"; it holds where {'; '.join(conditions[:_SHOWN])}{more}" if conditions else "")
 
 
 def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[Any]]:
@@ -457,9 +466,19 @@ def _without_sizes(layouts: bytes) -> tuple[int, ...]:
     return tuple(kept)
 
 
+def _lies_as_new(leaf: Tensor) -> bool:
+    """Whether its strides are those of a tensor that is made, also where they do not matter."""
+    expected, strides = 1, list(leaf.stride())
+    for size, stride in zip(reversed(leaf.shape), reversed(strides), strict=True):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
 def _shown(leaf: Any) -> str:
     if isinstance(leaf, Tensor):
-        strides = "" if leaf.is_contiguous() else f" with strides {list(leaf.stride())}"
+        strides = "" if _lies_as_new(leaf) else f" with strides {list(leaf.stride())}"
         kind = "" if type(leaf) is Tensor else f"{type(leaf).__name__} "
         return f"{kind}{leaf.dtype.name} {list(leaf.shape)}{strides}"
     text = repr(leaf)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from . import ops
 from ._enums import ClikaRTError, ClikaRTTypeError, ClikaRTValueError, bool_
-from ._library import c_text, check, check_pointer, ffi, lib, text
+from ._library import PACKAGE, c_text, check, check_pointer, ffi, lib, text
 from .pytree import TreeSpec, tree_flatten, tree_unflatten
 from .sizes import plain
 from .tensor import Tensor, tensor, wrap
@@ -41,7 +42,7 @@ def cond(condition: Tensor | bool, on_true: Callable[..., Any], on_false: Callab
         >>> graph.run([crt.tensor([1.0, 2.0])])[0].tolist(), graph.run([crt.tensor([10.0, 20.0])])[0].tolist()
         ([2.0, 3.0], [5.0, 10.0])
     """
-    operands = tuple(operands)
+    operands = _listed("cond", "operands", operands)
     if not isinstance(condition, Tensor):
         if not isinstance(condition, bool) and type(condition).__module__ != "numpy":
             raise ClikaRTTypeError(f"cond: the condition is a tensor or a bool, got {type(condition).__name__}")
@@ -86,7 +87,7 @@ def while_loop(condition: Callable[..., Any], body: Callable[..., Any], carried:
         >>> crt.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (0, crt.tensor(1.0)))[1].item()
         8.0
     """
-    leaves, spec = tree_flatten(tuple(carried))
+    leaves, spec = tree_flatten(_listed("while_loop", "carried", carried))
     leaves = [plain(leaf) for leaf in leaves]
     for leaf in leaves:
         if not isinstance(leaf, (Tensor, bool, int, float)):
@@ -139,6 +140,12 @@ def _truth(who: str, condition: Tensor) -> Tensor:
     return condition if condition.dtype is bool_ else ops.ne(condition, 0)
 
 
+def _listed(who: str, name: str, values: Any) -> tuple[Any, ...]:
+    if isinstance(values, (Tensor, str, Mapping)) or not isinstance(values, Iterable):
+        raise ClikaRTTypeError(f"{who}: {name} is a tuple or a list, got {type(values).__name__}")
+    return tuple(values)
+
+
 def _dense(value: Tensor) -> Tensor:
     """As it comes out of a graph: bits of what is computed of it may depend on how it lies."""
     return value if value.is_contiguous() else ops.copy(value)
@@ -149,7 +156,7 @@ def _tensors(who: str, result: Any, spec: TreeSpec | None) -> tuple[list[Tensor]
     leaves, returned = tree_flatten(result)
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
-            raise ClikaRTTypeError(f"{who}: a {type(leaf).__name__} is returned, which is no tensor")
+            raise ClikaRTTypeError(f"{who}: {type(leaf).__name__} is returned, expected a tensor")
     if spec is not None and returned != spec:
         raise ClikaRTTypeError(f"{who}: the structure {returned!r} is returned, {spec!r} is carried")
     return leaves, returned
@@ -180,5 +187,15 @@ def _recorded(who: str, record: Callable[[], Any], call: Callable[[], Any]) -> A
     except Exception as error:  # the calls go on, without a graph
         kind = "" if isinstance(error, ClikaRTError) else f"{type(error).__name__}: "
         message = f"{kind}{error}"
-        check(lib.clikart_capture_give_up(c_text(message if message.startswith(f"{who}: ") else f"{who}: {message}", who)))
+        status = lib.clikart_capture_give_up(c_text(message if message.startswith(f"{who}: ") else f"{who}: {message}", who))
+        if line := _line_of(error):
+            lib.clikart_tell_origin(line.encode(errors="replace"))
+        check(status)
     return call()
+
+
+def _line_of(error: BaseException) -> str:
+    """The line of a branch or a body that an error comes from; empty where it comes from here."""
+    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [f"{file}:{line}" for file, line in places if not file.startswith(PACKAGE)]
+    return own[-1] if own else ""

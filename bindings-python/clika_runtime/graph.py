@@ -160,9 +160,9 @@ class ModelGraph:
         """What has to hold for a graph that was captured with ``dynamic=True``, with the lines that come to depend on it; other inputs are refused."""
         return [text(check_pointer(lib.clikart_graph_condition(self._handle, i))) for i in range(lib.clikart_graph_condition_count(self._handle))]
 
-    def holds_for(self, handles: Any, count: int) -> bool:
-        """Whether it does, and the operators take such sizes, for inputs whose handles are given as a list or an array."""
-        return check(lib.clikart_graph_holds(self._handle, handles, count)) == 1
+    def mismatch(self, handles: Any, count: int) -> str:
+        """What does not hold, or which operator does not take such sizes, for inputs whose handles are given as a list or an array; empty: all is right."""
+        return text(check_pointer(lib.clikart_graph_mismatch(self._handle, handles, count)))
 
     def run(self, inputs: Iterable[Tensor] | Mapping[str, Tensor], out: Sequence[Tensor] | None = None) -> list[Tensor]:
         """Runs the graph.

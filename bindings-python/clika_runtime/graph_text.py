@@ -36,7 +36,13 @@ def operations(node: Node, nodes: Sequence[Node]) -> int:
     elements = node.shape.numel()
     if node.kind in (NodeKind.View, *LEAVES):
         return 0
+    if node.regions:  # of a round, or of the longer branch
+        counts = [sum(operations(inner, region.nodes()) for inner in region.nodes()) for region in node.regions]
+        return max(counts) if node.op_code is OpCode.Cond else sum(counts)
     count = elements * len(node.epilogues)
+    if node.op_code is OpCode.ScaledDotProductAttention:  # with each key, and with each value
+        keys = nodes[node.inputs[1]].shape[-2]
+        return count + 2 * keys * (nodes[node.inputs[0]].shape.numel() + elements)
     if node.kind is NodeKind.Product:
         operands = [nodes[i].shape for i in node.inputs]
         if node.op_code in (OpCode.Addmm, OpCode.Baddbmm):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import ops
 from ._enums import ClikaRTIndexError, ClikaRTValueError
 from ._library import naming
 from ._refused import int_argument, require_tensor
+from .sizes import SymInt
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -48,15 +49,23 @@ def split(x: Tensor, size_or_sections: int | Sequence[int], dim: int = 0) -> lis
         if any(part < 0 for part in sizes) or sum(sizes) != size:
             raise ClikaRTValueError(f"split: {sizes} do not make up dimension {dim} of shape {list(x.shape)}")
     else:
-        step = int_argument("split", "size_or_sections", size_or_sections)
+        step: Any = size_or_sections
+        if type(step) is not SymInt:
+            step = int_argument("split", "size_or_sections", step)
         if step <= 0:
             raise ClikaRTValueError(f"split: the size of the parts is {step}")
-        sizes = [min(step, size - start) for start in range(0, size, step)] or [0]
+        return _parts(x, dim, size, step)
     parts, start = [], 0
     for part in sizes:
         parts.append(ops.narrow(x, dim, start, part))
         start += part
     return parts
+
+
+def _parts(x: Tensor, dim: int, size: Any, step: Any) -> list[Tensor]:
+    """Parts of `step`, the last of what is left; under ``dynamic`` only how many there are has to stay."""
+    count = int(-(-size // step)) or 1
+    return [ops.narrow(x, dim, i * step, step if i + 1 < count else size - i * step) for i in range(count)]
 
 
 def chunk(x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
@@ -76,7 +85,7 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> list[Tensor]:
         raise ClikaRTValueError(f"chunk: the number of parts is {chunks}")
     if size == 0:
         return [ops.narrow(x, dim, 0, 0) for _ in range(chunks)]
-    return split(x, -(-size // chunks), dim)
+    return _parts(x, dim, size, -(-size // chunks))
 
 
 def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> list[Tensor]:

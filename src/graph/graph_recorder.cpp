@@ -88,21 +88,21 @@ void GraphRecorder::give_up(std::string reason) {
     if (strict_) fail(ErrorKind::Runtime, "compile: {}, which cannot be recorded into a graph", reason);
 }
 
-void GraphRecorder::fact_asked(Fact fact, const Tensor& tensor, const Tensor* other) noexcept {
+void GraphRecorder::fact_asked(Fact fact, const Tensor& tensor, const Tensor* other, uint32_t dims) noexcept {
     if (!any_sizes && sizes_asked) return;
     if (!known_value(tensor) && recording.sizes.followed_by(tensor) < 0) return;
     sizes_asked = true;
     try {
         Ref<Origin> place = current_origin();
         if (!size_place_) size_place_ = place;
-        if (any_sizes) require_fact(fact, tensor, other, place);
+        if (any_sizes) require_fact(fact, tensor, other, dims, place);
     } catch (...) {
         lost_ = true;
     }
 }
 
 void GraphRecorder::refused(const OpCall& call) noexcept {
-    for (const Tensor* input : call.inputs) fact_asked(Fact::Strides, *input, nullptr);
+    for (const Tensor* input : call.inputs) fact_asked(Fact::Strides, *input, nullptr, 0);
     try {
         for (const SizeUse& use : sizes_in(call)) recording.sizes.require(use.term, current_origin());
     } catch (...) {
@@ -236,7 +236,7 @@ void GraphRecorder::add_control(const ControlCall& call, const std::vector<Ref<T
         keep_real(twin, operand);
         node->inputs.push_back(Ref<Tensor>::share(twin));
         // What regions work with has the shapes that it has now.
-        if (any_sizes && regions_.empty() && known_value(*operand)) require_fact(Fact::Shape, *operand, nullptr, current_origin());
+        if (any_sizes && regions_.empty() && known_value(*operand)) require_fact(Fact::Shape, *operand, nullptr, 0, current_origin());
     }
     node->regions = call.regions;
     node->place = current_origin();
@@ -247,7 +247,7 @@ void GraphRecorder::add_control(const ControlCall& call, const std::vector<Ref<T
 }
 
 void GraphRecorder::add_write(const OpCall& call) {
-    if (!regions_.empty()) fail(ErrorKind::NotImplemented, "{}: a branch or a loop of a graph cannot write over memory; return what is new", call.info.name);
+    if (!regions_.empty()) fail(ErrorKind::NotImplemented, "{}: a branch or a loop of a graph cannot write over memory", call.info.name);
     const Ref<Node> node = new_node(call);
     node->in_place = true;
     Tensor* const over = twin_of(call.over);
@@ -315,12 +315,13 @@ Tensor* GraphRecorder::known_value(const Tensor& tensor) const noexcept {
     return twin == t ? nullptr : twin;
 }
 
-void GraphRecorder::require_fact(Fact fact, const Tensor& tensor, const Tensor* other, const Ref<Origin>& place) {
+void GraphRecorder::require_fact(Fact fact, const Tensor& tensor, const Tensor* other, uint32_t dims, const Ref<Origin>& place) {
     const auto require = [&](int64_t code) { recording.sizes.require(recording.sizes.term_of(code), place); };  // nothing more of a plain number
     if (const int32_t followed = recording.sizes.followed_by(tensor); followed >= 0) recording.sizes.require(followed, place);
     if (fact == Fact::SharesMemory) return require(this->fact(SizeTerm::Op::Shared, tensor, 0, other));
     if (fact == Fact::Dense) return require(this->fact(SizeTerm::Op::Dense, tensor, 0, nullptr));
     for (int d = 0; d < tensor.rank(); ++d) {
+        if (fact == Fact::Ones && !(dims >> d & 1)) continue;
         const int32_t size = recording.sizes.term_of(this->fact(SizeTerm::Op::Size, tensor, d, nullptr));
         recording.sizes.require(fact == Fact::Ones ? recording.sizes.add_computed(SizeTerm::Op::Equal, size, recording.sizes.term_of(1)) : size, place);
         if (fact == Fact::Strides) require(this->fact(SizeTerm::Op::Stride, tensor, d, nullptr));

@@ -33,7 +33,7 @@ public:
     void value_read(const Tensor& tensor) override;
     void give_up(std::string reason) override;
     void born(Tensor& tensor) noexcept override { tensor.recorded = {id, kBorn}; }
-    void fact_asked(Fact fact, const Tensor& tensor, const Tensor* other) noexcept override;
+    void fact_asked(Fact fact, const Tensor& tensor, const Tensor* other, uint32_t dims) noexcept override;
     void refused(const OpCall& call) noexcept override;
     std::optional<Attributes> decode(const OpInfo& info, const Attributes& given) override;
 
@@ -137,7 +137,7 @@ private:
     Tensor* known_value(const Tensor& tensor) const noexcept;
 
     /// The graph counts on it being so.
-    void require_fact(Fact fact, const Tensor& tensor, const Tensor* other, const Ref<Origin>& place);
+    void require_fact(Fact fact, const Tensor& tensor, const Tensor* other, uint32_t dims, const Ref<Origin>& place);
 
     struct Open {
         Ref<Region> region;

@@ -144,19 +144,19 @@ SizeValues ModelGraph::sizes_for(std::span<Tensor* const> inputs) const {
     return sizes;
 }
 
-bool ModelGraph::holds(std::span<Tensor* const> inputs) const {
+std::string ModelGraph::mismatch(std::span<Tensor* const> inputs) const {
     check_inputs(inputs);
-    if (!any_sizes_) return true;
+    if (!any_sizes_) return "";
     if (!looks_at_sharing_) {
         std::lock_guard lock(planning);
-        if (known_plan(inputs)) return true;
+        if (known_plan(inputs)) return "";
     }
     try {
         sizes_for(inputs);
-    } catch (const Failure&) {
-        return false;
+    } catch (const Failure& failure) {
+        return failure.error()->message();
     }
-    return true;
+    return "";
 }
 
 /// The plan that was made for inputs that lie so, if it is still there.  With the lock on plans.

@@ -42,8 +42,9 @@ public:
     /// The same; the results go to tensors of the caller's, of the outputs' shapes and dtypes.  Throws ValueError and TypeError for others,
     /// and for memory that cannot be written.
     void run_into(std::span<Tensor* const> inputs, std::span<Tensor* const> outputs) const;
-    /// Whether the program is the right one for inputs of such sizes and strides: what it counts on holds, and its calls take them.
-    bool holds(std::span<Tensor* const> inputs) const;
+    /// Why the program is not the right one for inputs of such sizes and strides: what it counts on that does not hold, or the call that
+    /// does not take them.  Empty when it is.
+    std::string mismatch(std::span<Tensor* const> inputs) const;
     /// What the numbers that come from sizes are for such inputs.  Throws ValueError where the program is not the right one for them.
     SizeValues sizes_for(std::span<Tensor* const> inputs) const;
     /// A condition of recorded() as a reader sees it, with the line that it comes from.

@@ -1,5 +1,7 @@
 #include "graph/region.h"
 
+#include <unordered_set>
+
 namespace clikart {
 
 std::vector<Tensor*> Region::find_captured() const {

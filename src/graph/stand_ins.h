@@ -47,7 +47,7 @@ public:
     void give_up(std::string) override {}
     void born(Tensor&) noexcept override {}
     void value_read(const Tensor&) override {}
-    void fact_asked(Fact, const Tensor&, const Tensor*) noexcept override {}
+    void fact_asked(Fact, const Tensor&, const Tensor*, uint32_t) noexcept override {}
     void refused(const OpCall&) noexcept override {}
     std::optional<Attributes> decode(const OpInfo&, const Attributes&) override { return std::nullopt; }
 

@@ -49,8 +49,8 @@ public:
     virtual void value_read(const Tensor& tensor) = 0;
     /// Something of a tensor was asked for, by somebody whose further calls may depend on it; of `other` where it is about both.
     enum class Fact { Shape, Ones, Strides, Dense, SharesMemory };
-    /// Ones: which sizes are 1.
-    virtual void fact_asked(Fact fact, const Tensor& tensor, const Tensor* other) noexcept = 0;
+    /// Ones: which of the sizes whose bits are set in `dims` are 1.
+    virtual void fact_asked(Fact fact, const Tensor& tensor, const Tensor* other, uint32_t dims) noexcept = 0;
     /// A call is refused: who catches that goes another way for other sizes, strides or numbers.  `call.inputs` are as they were given.
     virtual void refused(const OpCall& call) noexcept = 0;
     /// The attributes with numbers in the place of codes of sizes, see is_size_code(); nothing where there are none.
@@ -91,9 +91,9 @@ inline bool is_size_code(int64_t number) noexcept {
 }
 
 /// To be called with a tensor of which something is told outside the library.
-inline void note_asked(Recorder::Fact fact, const Tensor& tensor, const Tensor* other = nullptr) noexcept {
+inline void note_asked(Recorder::Fact fact, const Tensor& tensor, const Tensor* other = nullptr, uint32_t dims = ~uint32_t{0}) noexcept {
     if (is_recorded()) [[unlikely]]
-        thread_recorder()->fact_asked(fact, tensor, other);
+        thread_recorder()->fact_asked(fact, tensor, other, dims);
 }
 inline void note_size_asked(const Tensor& tensor) noexcept {
     note_asked(Recorder::Fact::Shape, tensor);

@@ -106,6 +106,13 @@ static void wrong_kinds(void) {
     REFUSED(clikart_graph_audit(NULL, NULL, 0), CLIKART_ERROR_TYPE, "NULL");
     REFUSED_STATUS(clikart_graph_save(NULL, "x"), CLIKART_ERROR_TYPE, "NULL");
     REFUSED(clikart_graph_load(NULL, 2), CLIKART_ERROR_TYPE, "NULL");
+    REFUSED(clikart_graph_region(NULL, 0, 0), CLIKART_ERROR_TYPE, "NULL");
+    REFUSED_STATUS(clikart_graph_holds(NULL, NULL, 0), CLIKART_ERROR_TYPE, "NULL");
+    REFUSED(clikart_graph_condition(NULL, 0), CLIKART_ERROR_TYPE, "NULL");
+    REFUSED(clikart_graph_mismatch(NULL, NULL, 0), CLIKART_ERROR_TYPE, "NULL");
+    CHECK(clikart_graph_condition_count(NULL) == 0);
+    clikart_region_retain(NULL);
+    clikart_region_release(NULL);
     REFUSED_STATUS(clikart_profile_end("x"), CLIKART_ERROR_RUNTIME, "nothing is noted");
     REFUSED_STATUS((int)clikart_tensor_layouts(NULL, 1, NULL, 0), CLIKART_ERROR_TYPE, "NULL");
     CHECK(!clikart_graph_can_be_audited(NULL));
@@ -224,6 +231,17 @@ static void captures(void) {
     const char* names[] = {"y"};
     REFUSED(clikart_capture_input("x", CLIKART_FLOAT32, shape, 2), CLIKART_ERROR_RUNTIME, "not recording");
     REFUSED(clikart_capture_end(NULL, NULL, 0), CLIKART_ERROR_RUNTIME, "not recording");
+    REFUSED_STATUS(clikart_capture_size(NULL, 0, NULL), CLIKART_ERROR_TYPE, "NULL");
+    REFUSED_STATUS(clikart_capture_computed_size(CLIKART_SIZE_ADD, 1, 2), CLIKART_ERROR_RUNTIME, "not recording");
+    REFUSED_STATUS(clikart_capture_require_size(1), CLIKART_ERROR_RUNTIME, "not recording");
+    REFUSED(clikart_capture_size_number(1), CLIKART_ERROR_RUNTIME, "not recording");
+    REFUSED_STATUS(clikart_capture_give_up("why"), CLIKART_ERROR_RUNTIME, "not recording");
+    REFUSED_STATUS(clikart_capture_give_up(NULL), CLIKART_ERROR_TYPE, "NULL");
+    REFUSED_STATUS(clikart_region_begin(), CLIKART_ERROR_RUNTIME, "not recording");
+    REFUSED(clikart_region_input(NULL), CLIKART_ERROR_TYPE, "NULL");
+    REFUSED(clikart_region_end(NULL, 0), CLIKART_ERROR_RUNTIME, "not recording");
+    REFUSED_STATUS(clikart_cond(NULL, NULL, NULL, NULL, 0), CLIKART_ERROR_TYPE, "cond: the condition is NULL");
+    REFUSED_STATUS(clikart_while_loop(NULL, NULL, NULL, NULL, 0), CLIKART_ERROR_TYPE, "while_loop: a region is NULL");
     clikart_capture_cancel();
 
     CHECK(clikart_capture_begin() == 0);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "graph/optimize.h"
 #include "graph/passes/common.h"
 #include "graph/passes/dead.h"
 #include "graph/passes/epilogues.h"
@@ -272,6 +273,104 @@ TEST(Program, VerifyFindsWhatIsWrong) {
         p.steps[1].kind = NodeKind::Product;
         p.steps[1].epilogues.push_back({OpCode::Add, nullptr, {~0, ~0}, DType::Float32});
     });
+}
+
+namespace {
+
+/// Of one input and a condition: which(x > 0 ? exp(x) : x + x), behind it what reads that.
+Program with_branches() {
+    const auto branch = [](bool exp) {
+        Writer w;
+        w.input({}, DType::Bool);
+        const int32_t x = w.input(kRow);
+        w.program.outputs = {exp ? w.elementwise(OpCode::Exp, {x}, kRow) : w.elementwise(OpCode::Add, {x, x}, kRow)};
+        return std::make_shared<const Program>(w.program);
+    };
+    Writer w;
+    const int32_t condition = w.input({}, DType::Bool), x = w.input(kRow);
+    for (int i = 0; i < 2; ++i) {
+        const int32_t control = w.elementwise(OpCode::Cond, {condition, x}, {}, DType::Bool);
+        w.program.steps[static_cast<size_t>(control)].kind = NodeKind::Control;
+        w.program.steps[static_cast<size_t>(control)].regions = {branch(true), branch(false)};
+        const int32_t result = w.elementwise(OpCode::Result, {control}, kRow);
+        Attributes which;
+        which.add(int64_t{0});
+        w.program.steps[static_cast<size_t>(result)].kind = NodeKind::Control;
+        w.program.steps[static_cast<size_t>(result)].attributes = std::make_shared<const Attributes>(which);
+        w.program.outputs.push_back(w.elementwise(OpCode::Relu, {w.elementwise(OpCode::Exp, {result}, kRow)}, kRow));
+    }
+    w.program.verify();
+    return w.program;
+}
+
+}  // namespace
+
+TEST(Control, PassesLeaveStepsWithRegionsAloneAndRewriteTheirRegions) {
+    Program program = with_branches();
+    optimize(program);
+    ASSERT_EQ(codes(program), (std::vector<OpCode>{OpCode::Input, OpCode::Input, OpCode::Cond, OpCode::Result, OpCode::Exp, OpCode::Cond, OpCode::Result,
+                                                   OpCode::Exp}));  // what follows is put together
+    EXPECT_EQ(program.steps[4].epilogues.size(), 1u);
+    Program unread = with_branches();
+    unread.outputs.pop_back();
+    optimize(unread);
+    const std::vector<OpCode> left = codes(unread);
+    EXPECT_EQ(std::count(left.begin(), left.end(), OpCode::Cond), 1);
+}
+
+TEST(Control, VerifyKnowsKindsOfValues) {
+    const auto broken = [](auto&& damage) {
+        Program program = with_branches();
+        damage(program);
+        EXPECT_THROW(program.verify(), Failure);
+    };
+    broken([](Program& p) { p.steps[4].inputs = {2}; });  // a sequence is no tensor
+    broken([](Program& p) { p.outputs = {2}; });
+    broken([](Program& p) { p.steps[3].inputs = {1}; });  // nor the other way round
+    broken([](Program& p) { p.steps[3].attributes = std::make_shared<const Attributes>(); });
+    broken([](Program& p) { p.steps[2].regions.pop_back(); });
+    broken([](Program& p) { p.steps[2].inputs.pop_back(); });
+    broken([](Program& p) { p.steps[4].regions = p.steps[2].regions; });
+    broken([](Program& p) { p.inputs.pop_back(); });
+}
+
+TEST(Sizes, StepsThatUseThemAreNotFoldedAndEqualByTheirTerms) {
+    Writer w;
+    const int32_t x = w.input(kRow);
+    const auto full = [&](int32_t term) {
+        const int32_t value = w.elementwise(OpCode::Full, {}, kRow);
+        w.program.steps[static_cast<size_t>(value)].sizes = {{0, term}};
+        Attributes shape;
+        const int64_t three = 3;
+        shape.add_list("full", "shape", &three, 1);
+        w.program.steps[static_cast<size_t>(value)].attributes = std::make_shared<const Attributes>(shape);
+        return value;
+    };
+    const int32_t a = full(0), b = full(0), c = full(1);
+    w.program.outputs = {w.elementwise(OpCode::Add, {w.elementwise(OpCode::Add, {a, b}, kRow), w.elementwise(OpCode::Add, {c, x}, kRow)}, kRow)};
+    w.program.any_sizes = true;
+    w.program.verify();
+    passes::fold_constants(w.program);
+    passes::merge_common(w.program);
+    EXPECT_EQ(codes(w.program), (std::vector<OpCode>{OpCode::Input, OpCode::Full, OpCode::Full, OpCode::Add, OpCode::Add, OpCode::Add}));
+    w.program.sizes = {{SizeTerm::Op::Size, x, 0}, {SizeTerm::Op::Mul, 0, 0}};
+    w.program.verify();
+    const auto broken = [&](auto&& damage) {
+        Program program = w.program;
+        damage(program);
+        EXPECT_THROW(program.verify(), Failure);
+    };
+    broken([](Program& p) { p.sizes.pop_back(); });
+    broken([](Program& p) { p.sizes[1].b = 1; });
+    broken([](Program& p) { p.sizes[0].a = 99; });
+    broken([](Program& p) { p.sizes[0].a = 4; });  // known too late
+    broken([](Program& p) { p.steps[1].sizes[0].place = 5; });
+    EXPECT_EQ(compute(SizeTerm::Op::FloorDiv, -7, 2), -4);
+    EXPECT_EQ(compute(SizeTerm::Op::Mod, -7, 2), 1);
+    EXPECT_EQ(compute(SizeTerm::Op::Mod, 7, -2), -1);
+    EXPECT_THROW(compute(SizeTerm::Op::Mod, 7, 0), Failure);
+    EXPECT_THROW(compute(SizeTerm::Op::FloorDiv, INT64_MIN, -1), Failure);
+    EXPECT_THROW(compute(SizeTerm::Op::Mul, INT64_MAX, 2), Failure);
 }
 
 namespace {

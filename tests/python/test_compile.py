@@ -385,7 +385,8 @@ def test_it_says_why_a_graph_does_not_hold_for_all_sizes():
     line = f"{__file__}:{fn.__code__.co_firstlineno + 2}"
     assert step.explain().splitlines() == [
         f"capture 1: the first call; it holds where mul(...).shape[0] == 3, at {line}",
-        f"capture 2: x is float32 [4], was float32 [3]; it holds where mul(...).shape[0] == 4, at {line}",
+        f"capture 2: x is float32 [4], was float32 [3]; the one before holds where mul(...).shape[0] == 3, at {line}; "
+        f"it holds where mul(...).shape[0] == 4, at {line}",
     ]
     looks = {
         "x.shape[0] == 3": len,

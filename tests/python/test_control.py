@@ -167,7 +167,7 @@ BAD = {
     ),
     "shapes": (lambda x: crt.cond(x[0, 0] > 0, lambda: x, lambda: x[0]), ValueError, r"cond: result 0 is float32 \[2, 2\], in the other branch float32 \[2\]"),
     "structures": (lambda x: crt.cond(x[0, 0] > 0, lambda: x, lambda: (x, x)), TypeError, "cond: one function returns the structure"),
-    "no tensor": (lambda x: crt.cond(x[0, 0] > 0, lambda: 1, lambda: 2), TypeError, "cond: a int is returned, which is no tensor"),
+    "no tensor": (lambda x: crt.cond(x[0, 0] > 0, lambda: 1, lambda: 2), TypeError, "cond: int is returned, expected a tensor"),
     "nothing": (lambda x: crt.cond(x[0, 0] > 0, lambda: (), lambda: ()), ValueError, "cond: nothing is returned"),
     "random": (lambda x: crt.cond(x[0, 0] > 0, lambda: crt.dropout(x), lambda: x), NotImplementedError, "dropout: random operators cannot be in a branch"),
     "writes": (
@@ -530,9 +530,27 @@ def test_what_the_other_branch_reads_may_have_failed():
     same(graph.run([X])[0], X * 2)
     with pytest.raises(IndexError):
         graph.run([-X])[0].tolist()
+    with pytest.raises(IndexError):
+        crt.synchronize()  # what nobody read is told here
+    crt.synchronize()
 
 
 def test_operands_from_anywhere():
     fn = lambda x: crt.cond(x.sum() > np.bool_(0), lambda a, b: a + b, lambda a, b: a - b, (v for v in (x, x)))  # noqa: E731
     assert bits(fn(X)) == bits(crt.trace(fn, (X,))(X))
     assert bits(crt.cond(np.bool_(True), lambda: X, lambda: -X)) == bits(X)
+
+
+def test_what_failed_in_a_branch_is_named_by_its_line():
+    def fn(x):
+        def inside():
+            return x.clone().add_(1)
+
+        return crt.cond(x.sum() > 0, inside, lambda: x)
+
+    step = crt.compile(fn)
+    step(X)
+    assert step.fallback_reason == f"cond: add: a branch or a loop of a graph cannot write over memory, at {__file__}:{fn.__code__.co_firstlineno + 2}"
+    for bad in (lambda: crt.cond(X[0, 0] > 0, lambda: X, lambda: X, X), lambda: crt.while_loop(lambda y: y, lambda y: y, {"y": X})):
+        with pytest.raises(TypeError, match=r"(operands|carried) is a tuple or a list, got"):
+            bad()

@@ -424,3 +424,32 @@ def test_sizes_have_what_ints_have():
 def test_views_of_numbers():
     assert crt.unsqueeze(5, 0).shape == (1,)
     assert crt.trace(lambda i: [crt.unsqueeze(5, 0) * i[0]], [crt.ones(2)]).run([crt.ones(2)])[0].shape == (2,)
+
+
+def test_parts_follow_while_they_are_as_many():
+    def fn(x):
+        a, b = x.chunk(2, 1)
+        c, d = x.split(x.shape[1] // 2, 1)
+        return a + c, b * d, x.split([1, 3], 2)[1]
+
+    step = check(fn, [(2, 6, 4), (3, 4, 4), (1, 8, 4), (2, 6, 4)])
+    assert step.recapture_count == 0
+    assert [part.shape for part in crt.ones(5).chunk(3)] == [(2,), (2,), (1,)] and [part.shape for part in crt.ones(0).split(3)] == [(0,)]
+    assert len(crt.ones((2, 3)).unbind(1)) == 3 and len(crt.ones(5).tensor_split(2)) == 2
+    squeezes = check(lambda x: x.squeeze(-1) + x.squeeze((2,)), [(2, 4, 1), (1, 4, 1), (2, 1, 1)])
+    assert squeezes.recapture_count == 0 and squeezes.take_graph().conditions()[0].startswith("x.shape[2] == 1, at ")
+
+
+def test_explain_names_what_did_not_hold():
+    step = crt.compile(lambda x: x.reshape(x.shape[0], 2, -1) * (2 if x.shape[1] > 4 else 3), dynamic=True)
+    for shape in ((1, 4), (2, 6), (3, 8)):
+        step(crt.ones(shape))
+    line = step.explain().splitlines()[1]
+    assert line.startswith("capture 2: x is float32 [2, 6], was float32 [1, 4]; the one before holds where x.shape[1] <= 4, at ") and step.recapture_count == 1
+    refuses = crt.compile(lambda x: x.reshape(2, -1), dynamic=True)
+    refuses(crt.ones(4))
+    with pytest.raises(ValueError, match="reshape"):
+        refuses(crt.ones(3))
+    rows = crt.compile(lambda x: x + 1)
+    rows(crt.ones((1, 2))), rows(crt.ones((2, 1)).T)
+    assert rows.explain().splitlines()[1] == "capture 2: x is float32 [1, 2] with strides [1, 1], was float32 [1, 2]"
