@@ -105,8 +105,8 @@ Program program_of(const Recording& recording, std::span<Tensor* const> outputs,
         if (const int32_t followed = sizes.recorded.followed_by(*t); followed >= 0) sizes.need(followed, need_value);
         if (!t->node || numbers.contains(key_of(*t)) || !seen.insert(key_of(*t)).second) continue;
         const auto& node = static_cast<const Node&>(*t->node);
-        if (node.kind == NodeKind::Input) fail(ErrorKind::Value, "trace: the tensor {} is a parameter of a branch or a loop that is over", describe(*t));
         if (node.capture != recording.capture) fail(ErrorKind::Value, "trace: the tensor {} belongs to another capture", describe(*t));
+        if (node.kind == NodeKind::Input) fail(ErrorKind::Value, "trace: the tensor {} is a parameter of a branch or a loop that is over", describe(*t));
         needed.push_back(t);
         for (const SizeUse& use : sizes_of(node)) sizes.need(use.term, need_value);
         for (const Ref<Tensor>& input : node.inputs) stack.push_back(node.order == 0 ? input.get() : meant(input.get()));
