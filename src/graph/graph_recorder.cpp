@@ -282,6 +282,7 @@ std::vector<SizeUse> GraphRecorder::sizes_in(const OpCall& call) {
 void GraphRecorder::fix_sizes(const OpCall& call, Node& node) {
     for (const SizeUse& use : std::exchange(node.sizes, {})) recording.sizes.require(use.term, node.place);
     for (const Tensor* input : call.inputs) {
+        fact_asked(Fact::Shape, *input, nullptr, 0);  // also of a call that nobody needs, which other sizes may be refused by
         if (const int32_t followed = recording.sizes.followed_by(*input); followed >= 0) recording.sizes.require(followed, node.place);
     }
 }

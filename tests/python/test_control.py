@@ -554,3 +554,20 @@ def test_what_failed_in_a_branch_is_named_by_its_line():
     for bad in (lambda: crt.cond(X[0, 0] > 0, lambda: X, lambda: X, X), lambda: crt.while_loop(lambda y: y, lambda y: y, {"y": X})):
         with pytest.raises(TypeError, match=r"(operands|carried) is a tuple or a list, got"):
             bad()
+
+
+def test_failures_that_are_caught_in_a_branch():
+    def fn(x):
+        def inside():
+            try:
+                x.reshape(3)
+            except ValueError:
+                return x.sum() * -1
+            return x.sum() * 2
+
+        return crt.cond(x[0] > 0, inside, lambda: x.sum())
+
+    for order in ((3, 5, 3), (5, 3, 5)):
+        step = crt.compile(fn, dynamic=True)
+        for n in order:
+            same(step(crt.ones(n)), fn(crt.ones(n)))
