@@ -103,6 +103,13 @@ clikart_tensor* clikart_capture_size_number(int64_t size) {
     return guarded([&] { return to_handle(capture::size_number(size)); });
 }
 
+int clikart_capture_give_up(const char* why) {
+    return guarded([&] {
+        capture::give_up(checked_text(why, "capture_give_up", "the reason"));
+        return 0;
+    });
+}
+
 const char* clikart_capture_obstacle(void) {
     return guarded([]() -> const char* {
         thread_local std::string why;

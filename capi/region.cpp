@@ -23,13 +23,6 @@ int hand_out(const char* who, OpCode op, std::span<Tensor* const> operands, std:
 
 }  // namespace
 
-int clikart_capture_give_up(const char* why) {
-    return guarded([&] {
-        capture::give_up(checked_text(why, "capture_give_up", "the reason"));
-        return 0;
-    });
-}
-
 int clikart_region_begin(void) {
     return guarded([] {
         capture::begin_region();

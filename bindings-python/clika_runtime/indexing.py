@@ -178,7 +178,7 @@ def _simple_view(x: Tensor, key: tuple[Any, ...]) -> Tensor | None:
     for item in key:
         if item is None:
             used -= 1
-        elif type(item) not in {slice, SymInt} and not (type(item) is int and -_LARGEST <= item <= _LARGEST):
+        elif type(item) is not slice and not (type(item) is int and -_LARGEST <= item <= _LARGEST) and type(item) is not SymInt:
             return None
     if used > rank:
         return None
@@ -186,11 +186,11 @@ def _simple_view(x: Tensor, key: tuple[Any, ...]) -> Tensor | None:
         dim = rank - used
     view = x
     for item in key:
-        if type(item) in {int, SymInt}:
-            view = ops.select(view, dim, item)
-        else:
+        if item is None or type(item) is slice:
             view = _with_new(view, dim) if item is None else _sliced(view, dim, item)
             dim += 1
+        else:
+            view = ops.select(view, dim, item)
     return view if view is not x else None
 
 

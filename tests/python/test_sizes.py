@@ -453,3 +453,12 @@ def test_explain_names_what_did_not_hold():
     rows = crt.compile(lambda x: x + 1)
     rows(crt.ones((1, 2))), rows(crt.ones((2, 1)).T)
     assert rows.explain().splitlines()[1] == "capture 2: x is float32 [1, 2] with strides [1, 1], was float32 [1, 2]"
+
+
+def test_tensors_of_sizes_follow_where_numbers_do_not():
+    def loops(x):
+        n = crt.full((), x.shape[0], dtype=crt.int64)
+        return crt.while_loop(lambda i: i < n, lambda i: (i + 1,), (0,))[0]
+
+    for fn in (lambda x: x / crt.full((), x.shape[1]).sqrt(), loops):
+        assert check(fn, [(2, 3), (4, 5), (1, 7)]).recapture_count == 0
