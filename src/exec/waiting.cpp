@@ -13,8 +13,9 @@
 namespace clikart {
 namespace {
 
-// A parked thread takes some 25 us to wake.  Waiting that long awake is worth it; then it parks.
-constexpr int kWaitSpins = 300;
+// A parked thread takes some 25 us to wake.  As a worker does, it stays awake long enough to take part in the next operator's loop, when one of
+// this ends with a long piece; then it parks.
+constexpr int kWaitSpins = 2000;
 constexpr int kWaitYields = 100;
 // Who has less time takes no part in loops: a piece can take a millisecond, of the largest products some.
 constexpr int64_t kTakePartNanoseconds = 10'000'000;

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 import clika_runtime as crt
 from clika_runtime._library import lib
+from samples_windows import convolution_oracle
 
 SAME = lib.CLIKART_PADDING_SAME
 
@@ -349,3 +350,33 @@ def test_windows_that_reach_far_beyond_the_input():
     x, w = crt.tensor(np.random.default_rng(0).standard_normal((1, 8, 8, 64)).astype("f")), crt.ones(64, 3, 3, 64)
     y = crt.conv2d(x, w, None, [1, 1], [1000, 1000], [1000, 1000])  # each window meets one place
     assert np.allclose(y.numpy(), x.numpy().sum(-1, keepdims=True).repeat(64, -1), atol=1e-4)
+
+
+FEW_RESULTS = [  # sizes, in, out, kernel, stride, padding, dilation, batch
+    ((7, 7), 128, 256, (3, 3), 1, 1, 1, 1),
+    ((7, 5), 128, 256, (3, 3), 2, 1, 1, 1),
+    ((4, 6), 64, 300, (5, 5), 1, 4, 1, 1),  # windows that lie outside wholly
+    ((3, 3), 128, 256, (3, 3), 1, 3, 1, 1),
+    ((9, 8), 64, 512, (3, 3), 1, 2, 2, 1),
+    ((9, 8), 64, 512, (3, 3), 3, 5, 4, 1),
+    ((6, 6), 128, 256, (3, 3), 1, 1, 1, 3),
+    ((40,), 256, 400, (3,), 1, 1, 1, 1),
+    ((3, 4, 4), 64, 256, (3, 3, 3), 1, 1, 1, 1),
+    ((1, 6, 6), 128, 256, (1, 3, 3), 1, (0, 1, 1), 1, 1),
+    ((1, 1), 512, 600, (1, 1), 1, 0, 1, 1),
+]
+
+
+@pytest.mark.parametrize("case", FEW_RESULTS, ids=str)
+def test_few_results_of_many_weights(case: tuple[Any, ...]) -> None:
+    """These pass over what is nothing but zeros, wherever that lies."""
+    sizes, inputs, outputs, kernel, stride, padding, dilation, batch = case
+    rng = np.random.default_rng(0)
+    x, weight, bias = (rng.integers(-3, 4, s).astype(np.float32) for s in ((batch, *sizes, inputs), (outputs, *kernel, inputs), (outputs,)))
+    n = len(sizes)
+    around = list(padding) if isinstance(padding, tuple) else [padding] * n
+    want = convolution_oracle(x, weight, bias, [stride], around, [dilation], 1)
+    for _ in range(2):  # the second finds the first one's results in its memory
+        got = getattr(crt, f"conv{n}d")(crt.tensor(x), crt.tensor(weight), crt.tensor(bias), stride=stride, padding=padding, dilation=dilation)
+        np.testing.assert_array_equal(got.numpy(), want)
+        del got

@@ -127,8 +127,8 @@ bool is_usual(const ConvolutionShape& s) noexcept {
 /// How a convolution is cut: small images in bunches, large ones across their first dimension.
 struct Cut {
     explicit Cut(const ConvolutionShape& s) {
-        constexpr double kProducts = 8e6, kBytes = 512 << 10;  // of one piece: some 50 us; what a core's own cache holds
-        constexpr int64_t kRows = 4;                           // kernels get slow over fewer
+        constexpr double kProducts = 4e6, kBytes = 512 << 10;  // of one piece: some 25 us; what a core's own cache holds
+        constexpr int64_t kRows = 3;                           // kernels get slow over fewer
         const double bytes = 4.0 * (static_cast<double>(s.in_places() * s.in_channels) + static_cast<double>(s.out_places() * s.out_channels));
         const double pieces = std::max(s.products() / static_cast<double>(s.batch) / kProducts, bytes / kBytes);  // of one image
         if (pieces < 0.5) {
@@ -139,9 +139,13 @@ struct Cut {
         }
         while (dim < 2 && s.in[dim] == 1 && s.out[dim] == 1) ++dim;
         const int64_t size = s.out[dim];
-        const auto wanted = static_cast<int64_t>(std::min(pieces + 0.5, 64.0));
-        int64_t parts = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, size / kRows));
-        if (parts == 3) parts = 2;  // three take two threads as long as four would
+        const int64_t most = std::clamp<int64_t>(static_cast<int64_t>(std::min(pieces + 0.5, 64.0)), 1, std::max<int64_t>(1, size / kRows));
+        // Of few parts, as many as let two threads be over soonest: three take them as long as four would.
+        const auto longest = [&](int64_t n) { return ceil_div(n, 2) * ceil_div(size, n); };
+        int64_t parts = most;
+        for (int64_t n = most; most <= 16 && n >= std::max<int64_t>(2, most / 2); --n) {
+            if (longest(n) < longest(parts)) parts = n;
+        }
         rows = (size + parts - 1) / parts;
         if (s.transposed) rows = std::min(size, (rows + s.stride[dim] - 1) / s.stride[dim] * s.stride[dim]);  // few kinds of pieces
     }
@@ -280,10 +284,15 @@ void convolve_by_rows(const KernelCall& call, const ConvolutionShape& s, const f
     const int64_t length = lines ? s.kernel[2] * s.in_channels : s.in_channels;
     for (int64_t at = 0; at < factors; at += length) {
         const int64_t tap = at / s.in_channels, across = s.kernel[2], down = s.kernel[1];
-        const int64_t left =
-            padded.offset(tap / (across * down) * s.dilation[0], tap / across % down * s.dilation[1], lines ? 0 : tap % across * s.dilation[2]);
+        const int64_t below = tap / across % down * s.dilation[1];
+        const int64_t left = padded.offset(tap / (across * down) * s.dilation[0], below, lines ? 0 : tap % across * s.dilation[2]);
+        int64_t first = 0, last = results;
+        if (s.batch * s.out[0] == 1) {  // results in one plane, whose first and last lines may find only zeros here
+            const auto line = [&](int64_t y) { return std::min(ceil_div(std::max<int64_t>(0, y + s.low[1] - below), s.stride[1]), s.out[1]); };
+            first = line(0) * s.out[2], last = line(s.in[1]) * s.out[2];
+        }
         for (int64_t begin = 0; begin < length; begin += kLongestStretch)
-            stretches.push_back({left + begin, at + begin, std::min(kLongestStretch, length - begin)});
+            stretches.push_back({left + begin, at + begin, std::min(kLongestStretch, length - begin), first, last});
     }
     const RowProductsFn multiply = find_row_products();
     parallel_for(call, ceil_div(s.out_channels, kColumns), [&](int64_t piece) {

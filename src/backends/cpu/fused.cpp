@@ -310,7 +310,8 @@ public:
     Tiles(const Fused& fused, const States* states, void* const* inputs, char* output)
         : fused_(fused), states_(states), inputs_(inputs), output_(output), room_(static_cast<size_t>(fused.tiles * fused.tile_bytes)) {}
 
-    void run(int64_t begin, int64_t n) {
+    /// `ahead` elements behind these are the next to be computed here.
+    void run(int64_t begin, int64_t n, int64_t ahead) {
         begin_ = begin, n_ = n, rows_ = n / fused_.row;
         for (size_t i = 0; i < fused_.readings.size(); ++i) {
             const Reading& reading = fused_.readings[i];
@@ -318,7 +319,7 @@ public:
                 reading.view.read(inputs_[reading.input], reading.per_row ? begin / fused_.row : begin, reading.per_row ? rows_ : n, tile(reading.tile));
         }
         for (size_t i = 0; i < fused_.parts.size(); ++i) {
-            ask(i);
+            if (ahead > 0) ask(i, ahead);
             run(fused_.parts[i], i + 1 == fused_.parts.size());
         }
     }
@@ -327,12 +328,13 @@ private:
     char* tile(int64_t i) const noexcept { return room_.as<char>() + i * fused_.tile_bytes; }
 
     /// While one stretch is computed the next is on its way from memory: each part asks for a share of it.
-    void ask(size_t part) const {
+    void ask(size_t part, int64_t ahead) const {
         for (size_t i = 0; i < fused_.readings.size(); ++i) {
             if (places_[i].step == 0) continue;
             const Reading& reading = fused_.readings[i];
-            const auto bytes = static_cast<size_t>((reading.per_row ? rows_ : n_) * size_of(reading.view.dtype())), share = bytes / fused_.parts.size() + 1;
-            const char* const next = places_[i].data + bytes;
+            const int64_t element = size_of(reading.view.dtype());
+            const auto bytes = static_cast<size_t>((reading.per_row ? ahead / fused_.row : ahead) * element), share = bytes / fused_.parts.size() + 1;
+            const char* const next = places_[i].data + (reading.per_row ? rows_ : n_) * element;
             for (size_t at = part * share; at < std::min(bytes, (part + 1) * share); at += kMemoryAlignment) __builtin_prefetch(next + at);
         }
     }
@@ -430,7 +432,10 @@ int32_t run_fused(const void* prepared, const void* state, void* const* inputs, 
         [&] {
             const auto& fused = *static_cast<const Fused*>(prepared);
             Tiles tiles(fused, static_cast<const States*>(state), inputs, static_cast<char*>(output));
-            for (int64_t i = begin; i < end; i += fused.length) tiles.run(i, std::min(fused.length, end - i));
+            for (int64_t i = begin; i < end; i += fused.length) {
+                const int64_t next = std::min(end, i + fused.length);
+                tiles.run(i, next - i, std::min(fused.length, end - next));
+            }
         },
         message, size);
 }

@@ -290,7 +290,7 @@ bool suits_row_products(const MatrixProduct& p) {
 void multiply_rows(const KernelCall& call, const MatrixProduct& p) {
     constexpr int64_t kColumns = 8 * kRowsAbreast;
     SmallVector<Stretch, 8> stretches;
-    for (int64_t at = 0; at < p.a.columns; at += kLongestStretch) stretches.push_back({at, at, std::min(kLongestStretch, p.a.columns - at)});
+    for (int64_t at = 0; at < p.a.columns; at += kLongestStretch) stretches.push_back({at, at, std::min(kLongestStretch, p.a.columns - at), 0, p.a.rows});
     const Tiling tile(p.c.rows, std::min(p.c.columns, kColumns));
     const RowProductsFn multiply = find_row_products();
     for_tiles(call, p, p.dtype, tile, [&](const Tile& t, char* to, int64_t to_row, const Tile&) {

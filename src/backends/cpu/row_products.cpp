@@ -6,6 +6,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "backends/cpu/row_products.h"
@@ -125,14 +126,17 @@ TileFn tile_of(int64_t rows, std::integer_sequence<int, R...>) {
 template <int C>
 void multiply_columns(const RowProducts& p, int64_t column) {
     const float* const right = p.right + column * p.right_row;
-    const int64_t tiles = (p.m + kLeft - 1) / kLeft;
+    for (int64_t i = 0; i < p.m; ++i) {  // the first stretch sets its rows
+        if (i < p.stretches[0].begin || i >= p.stretches[0].end) std::fill_n(p.out + i * p.out_row + column, C, 0.0f);
+    }
     for (int64_t s = 0; s < p.n_stretches; ++s) {
         const Stretch& now = p.stretches[s];
         const bool last = s + 1 == p.n_stretches;
         const float* const from = right + now.right;
         const float* const next = right + (last ? C * p.right_row + p.stretches[0].right : p.stretches[s + 1].right);
-        for (int64_t t = 0, i = 0; t < tiles; ++t) {  // of as equal heights as can be
-            const int64_t height = (p.m - i + tiles - t - 1) / (tiles - t);
+        const int64_t tiles = ceil_div(now.end - now.begin, kLeft);
+        for (int64_t t = 0, i = now.begin; t < tiles; ++t) {  // of as equal heights as can be
+            const int64_t height = ceil_div(now.end - i, tiles - t);
             tile_of<C>(height, std::make_integer_sequence<int, kLeft>())(p.left + i, now.left, from, p.right_row, now.length, p.out + i * p.out_row + column,
                                                                          p.out_row, s == 0, t < C ? next + t * p.right_row : from);
             i += height;

@@ -6,9 +6,10 @@
 
 namespace clikart::cpu {
 
-/// Elements that are added up together: `length` from `left` in each left row, from `right` in each right row.
+/// Elements that are added up together: `length` from `left` in left rows [begin, end), from `right` in each right row.  Of the other left
+/// rows this stretch is nothing but zeros.
 struct Stretch {
-    int64_t left, right, length;
+    int64_t left, right, length, begin, end;
 };
 
 /// out[i, j] = the sum over all stretches of left row i times right row j, by the calling thread alone.  Vectors of products are
