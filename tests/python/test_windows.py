@@ -364,6 +364,11 @@ FEW_RESULTS = [  # sizes, in, out, kernel, stride, padding, dilation, batch
     ((3, 4, 4), 64, 256, (3, 3, 3), 1, 1, 1, 1),
     ((1, 6, 6), 128, 256, (1, 3, 3), 1, (0, 1, 1), 1, 1),
     ((1, 1), 512, 600, (1, 1), 1, 0, 1, 1),
+    ((8, 9), 67, 500, (3, 5), 1, (1, 2), 1, 1),  # no whole vectors
+    ((5, 6), 700, 130, (3, 3), 1, 1, 1, 1),  # lines in two parts
+    ((4, 8), 32, 301, (5, 9), 1, (2, 4), 1, 2),  # each column finds something else
+    ((6, 6), 64, 500, (3, 3), 2, 2, 1, 1),
+    ((1, 1), 512, 600, (1, 1), 8, 4, 1, 1),  # nothing at all
 ]
 
 
@@ -380,3 +385,15 @@ def test_few_results_of_many_weights(case: tuple[Any, ...]) -> None:
         got = getattr(crt, f"conv{n}d")(crt.tensor(x), crt.tensor(weight), crt.tensor(bias), stride=stride, padding=padding, dilation=dilation)
         np.testing.assert_array_equal(got.numpy(), want)
         del got
+
+
+def test_weights_over_the_edge_multiply_nothing() -> None:
+    weight = np.ones((256, 3, 3, 128), np.float32)
+    weight[0, 0, 0, 0], weight[1, 1, 2, 5] = np.inf, np.nan
+    got = crt.conv2d(crt.ones(1, 7, 7, 128), crt.tensor(weight), padding=1).numpy()[0]
+    rows = np.full(7, 3)
+    rows[[0, -1]] = 2
+    want = np.broadcast_to((128.0 * np.outer(rows, rows))[..., None], got.shape).copy()
+    want[1:, 1:, 0] = np.inf
+    want[:, :-1, 1] = np.nan
+    np.testing.assert_array_equal(got, want)

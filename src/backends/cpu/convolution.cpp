@@ -2,15 +2,15 @@
 // weights, through products of rows; float16 and bfloat16 through float32; float64, and what oneDNN has no good kernel for, through a direct loop.
 #include "backends/cpu/convolution.h"
 
+#include <algorithm>
 #include <optional>
-#include <vector>
 
 #include "backends/cpu/convert.h"
 #include "backends/cpu/copy.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/loop.h"
 #include "backends/cpu/onednn_convolution.h"
-#include "backends/cpu/row_products.h"
+#include "backends/cpu/row_convolution.h"
 #include "base/small_vector.h"
 
 namespace clikart::cpu {
@@ -215,96 +215,6 @@ bool convolve_by_onednn(const KernelCall& call, const ConvolutionShape& shape, c
         if (tells) call.made(&call, begin, begin + piece.shape.batch * (cut.images > 1 || strips == 1 ? out_image : piece.shape.out[cut.dim] * out_row));
     });
     return true;
-}
-
-// ---- as products of rows -----------------------------------------------------------------------------------------------
-
-/// Few results of many weights: bringing those into another layout would take longer than the products, which read them as
-/// they are.
-bool suits_rows(const ConvolutionShape& s) noexcept {
-    constexpr int64_t kWeights = 1 << 18, kResults = 256;
-    constexpr double kMostElements = 1 << 24;  // with the zeros around them: windows may reach far
-    double elements = static_cast<double>(s.batch) * static_cast<double>(s.in_channels);
-    for (int d = 0; d < 3; ++d) {
-        elements *= static_cast<double>(s.out[d] - 1) * static_cast<double>(s.stride[d]) +
-                    static_cast<double>(s.kernel[d] - 1) * static_cast<double>(s.dilation[d]) + 1;
-    }
-    return !s.transposed && s.groups == 1 && s.batch * s.out_places() <= kResults && s.taps() * s.in_channels * s.out_channels >= kWeights &&
-           elements <= kMostElements;
-}
-
-/// The input with its zeros around it, as far as windows reach; the input itself where they reach nothing else.
-class Padded {
-public:
-    Padded(const KernelCall& call, const ConvolutionShape& s, const float* x) : data_(x), channels_(s.in_channels) {
-        bool as_it_is = true;
-        for (int d = 0; d < 3; ++d) {
-            size_[d] = (s.out[d] - 1) * s.stride[d] + s.reach(d);
-            as_it_is &= s.low[d] == 0 && size_[d] <= s.in[d];
-        }
-        if (as_it_is) {
-            std::copy_n(s.in, 3, size_);
-            return;
-        }
-        room_.emplace(static_cast<size_t>(s.batch * size_[0] * size_[1] * size_[2] * channels_) * sizeof(float));
-        data_ = room_->as<float>();
-        const int64_t row = size_[2] * channels_, begin = std::min(s.low[2], size_[2]), end = std::clamp(s.in[2] + s.low[2], begin, size_[2]);
-        parallel_for(call, s.batch * size_[0] * size_[1], [&](int64_t line) {
-            float* const to = room_->as<float>() + line * row;
-            const int64_t y = line % size_[1] - s.low[1], z = line / size_[1] % size_[0] - s.low[0], image = line / (size_[1] * size_[0]);
-            const bool inside = y >= 0 && y < s.in[1] && z >= 0 && z < s.in[0];
-            const int64_t first = inside ? begin : 0, last = inside ? end : 0;  // places that come from the input
-            std::fill_n(to, first * channels_, 0.0f);
-            if (inside) std::copy_n(x + ((image * s.in[0] + z) * s.in[1] + y) * s.in[2] * channels_, (last - first) * channels_, to + first * channels_);
-            std::fill_n(to + last * channels_, row - last * channels_, 0.0f);
-        });
-    }
-    const float* at(int64_t image, int64_t z, int64_t y, int64_t x) const noexcept { return data_ + offset(image * size_[0] + z, y, x); }
-    int64_t offset(int64_t z, int64_t y, int64_t x) const noexcept { return ((z * size_[1] + y) * size_[2] + x) * channels_; }
-
-private:
-    const float* data_;
-    int64_t channels_, size_[3];
-    std::optional<Scratch> room_;
-};
-
-/// Each result's window is a row, each output channel's weights are another; a line of a window lies in a stretch.
-void convolve_by_rows(const KernelCall& call, const ConvolutionShape& s, const float* x, const float* weight, const float* bias, float* out) {
-    constexpr int64_t kColumns = 8 * kRowsAbreast;  // output channels in a piece
-    const Padded padded(call, s, x);
-    const int64_t results = s.batch * s.out_places(), factors = s.taps() * s.in_channels;
-    std::vector<const float*> windows;
-    for (int64_t r = 0; r < results; ++r) {
-        const int64_t place = r % s.out_places();
-        windows.push_back(padded.at(r / s.out_places(), place / (s.out[1] * s.out[2]) * s.stride[0], place / s.out[2] % s.out[1] * s.stride[1],
-                                    place % s.out[2] * s.stride[2]));
-    }
-    std::vector<Stretch> stretches;
-    const bool lines = s.dilation[2] == 1;  // or single places
-    const int64_t length = lines ? s.kernel[2] * s.in_channels : s.in_channels;
-    for (int64_t at = 0; at < factors; at += length) {
-        const int64_t tap = at / s.in_channels, across = s.kernel[2], down = s.kernel[1];
-        const int64_t below = tap / across % down * s.dilation[1];
-        const int64_t left = padded.offset(tap / (across * down) * s.dilation[0], below, lines ? 0 : tap % across * s.dilation[2]);
-        int64_t first = 0, last = results;
-        if (s.batch * s.out[0] == 1) {  // results in one plane, whose first and last lines may find only zeros here
-            const auto line = [&](int64_t y) { return std::min(ceil_div(std::max<int64_t>(0, y + s.low[1] - below), s.stride[1]), s.out[1]); };
-            first = line(0) * s.out[2], last = line(s.in[1]) * s.out[2];
-        }
-        for (int64_t begin = 0; begin < length; begin += kLongestStretch)
-            stretches.push_back({left + begin, at + begin, std::min(kLongestStretch, length - begin), first, last});
-    }
-    const RowProductsFn multiply = find_row_products();
-    parallel_for(call, ceil_div(s.out_channels, kColumns), [&](int64_t piece) {
-        const int64_t first = piece * kColumns, columns = std::min(kColumns, s.out_channels - first);
-        multiply({windows.data(), results, weight + first * factors, factors, columns, stretches.data(), static_cast<int64_t>(stretches.size()), out + first,
-                  s.out_channels});
-        if (!bias) return;
-        for (int64_t r = 0; r < results; ++r) {
-            float* const row = out + r * s.out_channels + first;
-            for (int64_t c = 0; c < columns; ++c) row[c] += bias[first + c];
-        }
-    });
 }
 
 // ---- the kernels -----------------------------------------------------------------------------------------------------

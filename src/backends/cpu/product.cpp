@@ -290,14 +290,21 @@ bool suits_row_products(const MatrixProduct& p) {
 void multiply_rows(const KernelCall& call, const MatrixProduct& p) {
     constexpr int64_t kColumns = 8 * kRowsAbreast;
     SmallVector<Stretch, 8> stretches;
-    for (int64_t at = 0; at < p.a.columns; at += kLongestStretch) stretches.push_back({at, at, std::min(kLongestStretch, p.a.columns - at), 0, p.a.rows});
+    for (int64_t at = 0; at < p.a.columns; at += kLongestStretch) {
+        const int64_t next = at + kLongestStretch;
+        stretches.push_back({at, at, std::min(kLongestStretch, p.a.columns - at), 0, p.a.rows, next < p.a.columns ? next : kNextRows});
+    }
     const Tiling tile(p.c.rows, std::min(p.c.columns, kColumns));
     const RowProductsFn multiply = find_row_products();
     for_tiles(call, p, p.dtype, tile, [&](const Tile& t, char* to, int64_t to_row, const Tile&) {
         const float* left[kMostRows];
-        for (int64_t r = 0; r < t.m; ++r) left[r] = reinterpret_cast<const float*>(from_a(p, t.index, t.i + r));
-        multiply({left, t.m, reinterpret_cast<const float*>(from_b(p, t.index, t.j)), p.b.column, t.n, stretches.data(), static_cast<int64_t>(stretches.size()),
-                  reinterpret_cast<float*>(to), to_row});
+        float* out[kMostRows];
+        for (int64_t r = 0; r < t.m; ++r) {
+            left[r] = reinterpret_cast<const float*>(from_a(p, t.index, t.i + r));
+            out[r] = reinterpret_cast<float*>(to) + r * to_row;
+        }
+        multiply({left, out, t.m, reinterpret_cast<const float*>(from_b(p, t.index, t.j)), p.b.column, t.n, stretches.data(),
+                  static_cast<int64_t>(stretches.size()), 0});
     });
 }
 

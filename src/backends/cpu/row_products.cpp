@@ -60,10 +60,10 @@ HWY_INLINE void keep_in_register([[maybe_unused]] V& v) {
 #endif
 }
 
-/// R left rows and C right rows over one stretch.  `ahead` is a row that will be read next, asked for meanwhile.
+/// R left rows and C right rows over one stretch, to `column` of the results.  `ahead` is a row that will be read next, asked for meanwhile.
 template <int R, int C>
-void multiply_rows(const float* const* left, int64_t left_at, const float* HWY_RESTRICT right, int64_t right_row, int64_t length, float* HWY_RESTRICT out,
-                   int64_t out_row, bool set, const float* ahead) {
+void multiply_rows(const float* const* left, int64_t left_at, const float* HWY_RESTRICT right, int64_t right_row, int64_t length, float* const* out,
+                   int64_t column, bool set, const float* ahead) {
     const D d;
     const float* rows[R];
     V sums[R][C];
@@ -96,7 +96,7 @@ void multiply_rows(const float* const* left, int64_t left_at, const float* HWY_R
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-        float* const to = out + r * out_row;
+        float* const to = out[r] + column;
 #if HWY_TARGET != HWY_SCALAR
         if constexpr (C % 4 == 0) {
             const hn::FixedTag<float, 4> four;
@@ -115,7 +115,7 @@ void multiply_rows(const float* const* left, int64_t left_at, const float* HWY_R
     }
 }
 
-using TileFn = void (*)(const float* const*, int64_t, const float*, int64_t, int64_t, float*, int64_t, bool, const float*);
+using TileFn = void (*)(const float* const*, int64_t, const float*, int64_t, int64_t, float* const*, int64_t, bool, const float*);
 
 template <int C, int... R>
 TileFn tile_of(int64_t rows, std::integer_sequence<int, R...>) {
@@ -127,18 +127,17 @@ template <int C>
 void multiply_columns(const RowProducts& p, int64_t column) {
     const float* const right = p.right + column * p.right_row;
     for (int64_t i = 0; i < p.m; ++i) {  // the first stretch sets its rows
-        if (i < p.stretches[0].begin || i >= p.stretches[0].end) std::fill_n(p.out + i * p.out_row + column, C, 0.0f);
+        if (i < p.stretches[0].begin || i >= p.stretches[0].end) std::fill_n(p.out[i] + p.first + column, C, 0.0f);
     }
     for (int64_t s = 0; s < p.n_stretches; ++s) {
         const Stretch& now = p.stretches[s];
-        const bool last = s + 1 == p.n_stretches;
         const float* const from = right + now.right;
-        const float* const next = right + (last ? C * p.right_row + p.stretches[0].right : p.stretches[s + 1].right);
+        const float* const next = right + (now.ahead == kNextRows ? C * p.right_row + p.stretches[0].right : now.ahead);
         const int64_t tiles = ceil_div(now.end - now.begin, kLeft);
         for (int64_t t = 0, i = now.begin; t < tiles; ++t) {  // of as equal heights as can be
             const int64_t height = ceil_div(now.end - i, tiles - t);
-            tile_of<C>(height, std::make_integer_sequence<int, kLeft>())(p.left + i, now.left, from, p.right_row, now.length, p.out + i * p.out_row + column,
-                                                                         p.out_row, s == 0, t < C ? next + t * p.right_row : from);
+            tile_of<C>(height, std::make_integer_sequence<int, kLeft>())(p.left + i, now.left, from, p.right_row, now.length, p.out + i, p.first + column,
+                                                                         s == 0, t < C ? next + t * p.right_row : from);
             i += height;
         }
     }
