@@ -16,6 +16,7 @@ namespace {
 // A parked thread takes some 25 us to wake.  As a worker does, it stays awake long enough to take part in the next operator's loop, when one of
 // this ends with a long piece; then it parks.
 constexpr int kWaitSpins = 2000;
+constexpr int kSpinsToClock = 64;  // between two looks at the clock, some 3 us
 constexpr int kWaitYields = 100;
 // Who has less time takes no part in loops: a piece can take a millisecond, of the largest products some.
 constexpr int64_t kTakePartNanoseconds = 10'000'000;
@@ -44,6 +45,7 @@ bool Stream::wait_for(uint64_t value, int64_t timeout_ns) {
                 if (deadline.over()) return over();
                 spins = 0;
             } else if (spins < kWaitSpins) {
+                if (spins % kSpinsToClock == 0 && deadline.over()) return false;
                 cpu_relax();
             } else {
                 if (deadline.over()) return false;

@@ -387,13 +387,23 @@ def test_few_results_of_many_weights(case: tuple[Any, ...]) -> None:
         del got
 
 
-def test_weights_over_the_edge_multiply_nothing() -> None:
+@pytest.mark.parametrize("batch", [1, 3])
+def test_weights_over_the_edge_multiply_nothing(batch: int) -> None:
     weight = np.ones((256, 3, 3, 128), np.float32)
     weight[0, 0, 0, 0], weight[1, 1, 2, 5] = np.inf, np.nan
-    got = crt.conv2d(crt.ones(1, 7, 7, 128), crt.tensor(weight), padding=1).numpy()[0]
     rows = np.full(7, 3)
     rows[[0, -1]] = 2
-    want = np.broadcast_to((128.0 * np.outer(rows, rows))[..., None], got.shape).copy()
+    want = np.broadcast_to((128.0 * np.outer(rows, rows))[..., None], (7, 7, 256)).copy()
     want[1:, 1:, 0] = np.inf
     want[:, :-1, 1] = np.nan
-    np.testing.assert_array_equal(got, want)
+    for got in crt.conv2d(crt.ones(batch, 7, 7, 128), crt.tensor(weight), padding=1).numpy():
+        np.testing.assert_array_equal(got, want)
+
+
+def test_an_image_of_few_results_has_the_same_bits_in_any_batch() -> None:
+    rng = np.random.default_rng(0)
+    for size in ((3, 7), (7, 7), (1, 12)):
+        x, weight = rng.standard_normal((5, *size, 67)).astype(np.float32), crt.tensor(rng.standard_normal((600, 3, 3, 67)).astype(np.float32))
+        together = crt.conv2d(crt.tensor(x), weight, padding=1).numpy()
+        for image in range(5):
+            np.testing.assert_array_equal(crt.conv2d(crt.tensor(x[image]), weight, padding=1).numpy(), together[image])

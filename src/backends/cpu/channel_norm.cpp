@@ -192,7 +192,7 @@ template <class T>
 class BatchNormPart final : public RowPart {
 public:
     BatchNormPart(const Attributes& attributes, const View& x)
-        : RowPart(lane_dtype<T>, lane_dtype<T>), attributes_(attributes), layout_(x, false), affine_(norms<T>().affine) {}
+        : RowPart(lane_dtype<T>, lane_dtype<T>), attributes_(attributes), layout_(x, false), affine_(norms<T>().affine_near) {}
 
     std::shared_ptr<const void> start(std::span<const View> others) const override {
         auto each = std::make_shared<const Affine<T>>(layout_, 1);
@@ -207,7 +207,7 @@ public:
         for (int64_t i = 0; i < n;) {  // what is left of a period, whole ones, and what is left then
             const int64_t at = (first + i) % period, rows = at == 0 ? std::max<int64_t>(1, (n - i) / period) : 1;
             const int64_t columns = std::min(period - at, n - i);
-            affine_({from + i, rows, columns, columns}, each.at(0, 0) + at, each.at(0, 1) + at, each.at(0, 2) + at, out + i, false);
+            affine_({from + i, rows, columns, columns}, each.at(0, 0) + at, each.at(0, 1) + at, each.at(0, 2) + at, out + i);
             i += rows * columns;
         }
     }
@@ -215,7 +215,7 @@ public:
 private:
     const Attributes attributes_;
     const ChannelLayout layout_;
-    void (*const affine_)(const NormBlock<T>&, const T*, const T*, const T*, T*, bool);
+    void (*const affine_)(const NormBlock<T>&, const T*, const T*, const T*, T*);
 };
 
 }  // namespace

@@ -140,11 +140,13 @@ struct Cut {
         while (dim < 2 && s.in[dim] == 1 && s.out[dim] == 1) ++dim;
         const int64_t size = s.out[dim];
         const int64_t most = std::clamp<int64_t>(static_cast<int64_t>(std::min(pieces + 0.5, 64.0)), 1, std::max<int64_t>(1, size / kRows));
-        // Of few parts, as many as let two threads be over soonest: three take them as long as four would.
+        // Of few parts, as many as let two threads be over with one image soonest: three take them as long as four would.
         const auto longest = [&](int64_t n) { return ceil_div(n, 2) * ceil_div(size, n); };
         int64_t parts = most;
-        for (int64_t n = most; most <= 16 && n >= std::max<int64_t>(2, most / 2); --n) {
-            if (longest(n) < longest(parts)) parts = n;
+        if (most <= 16) {
+            for (int64_t n = most - 1; n >= std::max<int64_t>(2, most / 2); --n) {
+                if (longest(n) < longest(parts)) parts = n;
+            }
         }
         rows = (size + parts - 1) / parts;
         if (s.transposed) rows = std::min(size, (rows + s.stride[dim] - 1) / s.stride[dim] * s.stride[dim]);  // few kinds of pieces

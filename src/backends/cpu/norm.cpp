@@ -199,8 +199,30 @@ void moments(const NormBlock<T>& block, T* mean, T* squares) {
     if (at < block.columns) moments_of<1>(d, hn::FirstN(d, static_cast<size_t>(block.columns - at)), std::false_type(), block, at, mean, squares);
 }
 
-/// Some vectors of columns from `first` on: what is done to them stays in registers from row to row.
-template <bool streamed, int Vectors, class T, class M, class W>
+template <bool streamed, class T>
+void affine_rows(const NormBlock<T>& block, const T* mean, const T* scale, const T* shift, T* out) {
+    const hn::ScalableTag<T> d;
+    for (int64_t r = 0; r < block.rows; ++r) {
+        const T* const x = block.x + r * block.stride;
+        T* const to = out + r * block.columns;
+        vectors(d, 0, block.columns, [&](int64_t at, auto mask, auto whole) {
+            const auto distance = hn::Sub(load(d, mask, whole, x + at), load(d, mask, whole, mean + at));
+            store<streamed>(d, hn::MulAdd(distance, load(d, mask, whole, scale + at), load(d, mask, whole, shift + at)), mask, whole, to + at);
+        });
+    }
+}
+
+template <class T>
+void affine(const NormBlock<T>& block, const T* mean, const T* scale, const T* shift, T* out, bool streamed) {
+    if (streamed) {
+        affine_rows<true>(block, mean, scale, shift, out);
+    } else {
+        affine_rows<false>(block, mean, scale, shift, out);
+    }
+}
+
+/// Some vectors of columns from `first` on.
+template <int Vectors, class T, class M, class W>
 void affine_columns(const NormBlock<T>& block, const T* mean, const T* scale, const T* shift, T* out, int64_t first, M mask, W whole) {
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -216,34 +238,26 @@ void affine_columns(const NormBlock<T>& block, const T* mean, const T* scale, co
 #pragma GCC unroll 4
         for (int v = 0; v < Vectors; ++v) {
             const auto distance = hn::Sub(load(d, mask, whole, x + v * lanes), means[v]);
-            store<streamed>(d, hn::MulAdd(distance, scales[v], shifts[v]), mask, whole, to + v * lanes);
+            store(d, hn::MulAdd(distance, scales[v], shifts[v]), mask, whole, to + v * lanes);
         }
     }
 }
 
-template <bool streamed, class T>
-void affine_rows(const NormBlock<T>& block, const T* mean, const T* scale, const T* shift, T* out) {
+template <class T>
+void affine_near(const NormBlock<T>& block, const T* mean, const T* scale, const T* shift, T* out) {
     constexpr int kVectors = 4;
     const hn::ScalableTag<T> d;
     const int64_t together = kVectors * static_cast<int64_t>(hn::Lanes(d));
     int64_t first = 0;
     for (; first + together <= block.columns; first += together) {
-        affine_columns<streamed, kVectors>(block, mean, scale, shift, out, first, hn::FirstN(d, hn::Lanes(d)), std::true_type());
+        affine_columns<kVectors>(block, mean, scale, shift, out, first, hn::FirstN(d, hn::Lanes(d)), std::true_type());
     }
-    vectors(d, first, block.columns, [&](int64_t at, auto mask, auto whole) { affine_columns<streamed, 1>(block, mean, scale, shift, out, at, mask, whole); });
-}
-
-template <class T>
-void affine(const NormBlock<T>& block, const T* mean, const T* scale, const T* shift, T* out, bool streamed) {
-    if (streamed) {
-        affine_rows<true>(block, mean, scale, shift, out);
-    } else {
-        affine_rows<false>(block, mean, scale, shift, out);
-    }
+    vectors(d, first, block.columns, [&](int64_t at, auto mask, auto whole) { affine_columns<1>(block, mean, scale, shift, out, at, mask, whole); });
 }
 
 NormTable find_norms() {
-    return {{&layer_row<float>, &rms_row<float>, &moments<float>, &affine<float>}, {&layer_row<double>, &rms_row<double>, &moments<double>, &affine<double>}};
+    return {{&layer_row<float>, &rms_row<float>, &moments<float>, &affine<float>, &affine_near<float>},
+            {&layer_row<double>, &rms_row<double>, &moments<double>, &affine<double>, &affine_near<double>}};
 }
 
 }  // namespace

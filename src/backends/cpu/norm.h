@@ -32,6 +32,8 @@ struct NormFns {
     void (*moments)(const NormBlock<T>&, T* mean, T* squares);
     /// (x - mean) * scale + shift with one of each for every column, to contiguous rows.
     void (*affine)(const NormBlock<T>&, const T* mean, const T* scale, const T* shift, T* out, bool streamed);
+    /// The same bits, for rows that lie in the first-level cache: it goes down some columns at a time, whose numbers stay in registers.
+    void (*affine_near)(const NormBlock<T>&, const T* mean, const T* scale, const T* shift, T* out);
 };
 
 /// Those of the instruction set that is in use.

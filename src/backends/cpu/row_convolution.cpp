@@ -1,9 +1,9 @@
-// Convolutions as products of rows.  Results whose windows lie partly over the edge pass over what is only zeros there.
+// Convolutions as products of rows.  Lines of windows that lie over the edge are passed over, and, unless windows are spread out, so are the places
+// across them that do.
 #include "backends/cpu/row_convolution.h"
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "backends/cpu/row_products.h"
@@ -64,10 +64,15 @@ struct Columns {
     int64_t begin, end, first, last;
 };
 
+/// Whether a line of a window is one run in memory; else each of its places is.
+bool has_dense_lines(const ConvolutionShape& s) {
+    return s.dilation[2] == 1 || s.kernel[2] == 1;
+}
+
 /// Those that find most come first.
 std::vector<Columns> columns_of(const ConvolutionShape& s) {
-    constexpr int64_t kLeastResults = 4;  // of a column: fewer are not worth what is cut off
-    if (s.dilation[2] != 1 || s.batch * s.out[0] * s.out[1] < kLeastResults) return {{0, s.out[2], 0, s.kernel[2]}};
+    constexpr int64_t kLeastResults = 4;  // of a column of one image: fewer are not worth what is cut off
+    if (!has_dense_lines(s) || s.out[0] * s.out[1] < kLeastResults) return {{0, s.out[2], 0, s.kernel[2]}};
     std::vector<Columns> all;
     for (int64_t x = 0; x < s.out[2]; ++x) {
         const int64_t at = x * s.stride[2] - s.low[2];
@@ -83,48 +88,42 @@ std::vector<Columns> columns_of(const ConvolutionShape& s) {
 struct WindowRows {
     WindowRows(const ConvolutionShape& s, const Padded& padded) {
         const std::vector<Columns> groups = columns_of(s);
-        const int64_t lines = s.batch * s.out[0] * s.out[1];  // of results
+        const int64_t planes = s.batch * s.out[0];
         for (const Columns& group : groups) {
-            for (int64_t line = 0; line < lines; ++line) {
-                const int64_t y = line % s.out[1], z = line / s.out[1] % s.out[0], image = line / (s.out[0] * s.out[1]);
-                for (int64_t x = group.begin; x < group.end; ++x) {
-                    windows.push_back(padded.at(image, z * s.stride[0], y * s.stride[1], x * s.stride[2]));
-                    results.push_back(line * s.out[2] + x);
+            for (int64_t y = 0; y < s.out[1]; ++y) {  // the lines of all planes at one height are neighbours
+                for (int64_t plane = 0; plane < planes; ++plane) {
+                    for (int64_t x = group.begin; x < group.end; ++x) {
+                        windows.push_back(padded.at(plane / s.out[0], plane % s.out[0] * s.stride[0], y * s.stride[1], x * s.stride[2]));
+                        results.push_back((plane * s.out[1] + y) * s.out[2] + x);
+                    }
                 }
             }
         }
-        const bool dense = s.dilation[2] == 1;  // a line of a window is one run; else each of its places is
-        const int64_t across = dense ? s.kernel[2] : 1, length = across * s.in_channels;
-        size_t leader = SIZE_MAX;
+        const bool dense = has_dense_lines(s);
+        const int64_t across = dense ? s.kernel[2] : 1, length = across * s.in_channels;  // of a run
+        std::vector<size_t> leaders;  // of the stretches of all groups the first, which asks for the next ones
         for (int64_t tap = 0; tap < s.taps(); tap += across) {
             const int64_t below = tap / s.kernel[2] % s.kernel[1] * s.dilation[1];
             const int64_t left = padded.offset(tap / (s.kernel[2] * s.kernel[1]) * s.dilation[0], below, dense ? 0 : tap % s.kernel[2] * s.dilation[2]);
-            int64_t top = 0, bottom = lines;
-            if (s.batch * s.out[0] == 1) {  // one plane, whose first and last lines may find only zeros here
-                const auto line = [&](int64_t y) { return std::min(ceil_div(std::max<int64_t>(0, y + s.low[1] - below), s.stride[1]), s.out[1]); };
-                top = line(0), bottom = line(s.in[1]);
-            }
+            const auto line = [&](int64_t y) { return std::min(ceil_div(std::max<int64_t>(0, y + s.low[1] - below), s.stride[1]), s.out[1]); };
+            const int64_t top = line(0), bottom = line(s.in[1]);  // of the results that find this line inside
+            if (top == bottom) continue;
             for (int64_t begin = 0; begin < length; begin += kLongestStretch) {
                 const int64_t end = std::min(length, begin + kLongestStretch);
+                const size_t leader = stretches.size();
                 int64_t before = 0;  // rows of other groups
-                bool leads = true;   // asks for what the next ones of all groups read
                 for (const Columns& group : groups) {
                     const int64_t from = dense ? std::max(begin, group.first * s.in_channels) : begin;
-                    const int64_t to = dense ? std::min(end, group.last * s.in_channels) : end, width = group.end - group.begin;
-                    if (from < to) {
-                        const int64_t at = tap * s.in_channels + from;
-                        if (std::exchange(leads, false)) {
-                            if (leader < stretches.size()) stretches[leader].ahead = at;
-                            leader = stretches.size();
-                        }
-                        stretches.push_back({left + from, at, to - from, before + top * width, before + bottom * width, at});
-                    }
-                    before += lines * width;
+                    const int64_t to = dense ? std::min(end, group.last * s.in_channels) : end, width = planes * (group.end - group.begin);
+                    const int64_t at = tap * s.in_channels + from;
+                    if (from < to) stretches.push_back({left + from, at, to - from, before + top * width, before + bottom * width, at});
+                    before += s.out[1] * width;
                 }
+                if (leader < stretches.size()) leaders.push_back(leader);
             }
         }
         if (stretches.empty()) stretches.push_back({});  // all windows lie over the edge
-        stretches[std::min(leader, stretches.size() - 1)].ahead = kNextRows;
+        for (size_t i = 0; i < leaders.size(); ++i) stretches[leaders[i]].ahead = i + 1 < leaders.size() ? stretches[leaders[i + 1]].right : kNextRows;
     }
     std::vector<const float*> windows;
     std::vector<int64_t> results;  // whose they are

@@ -10,7 +10,8 @@ namespace clikart::cpu {
 /// other left rows have there are zeros, which nobody looks at.
 struct Stretch {
     int64_t left, right, length, begin, end;
-    int64_t ahead;  // from where on right rows are to be read next; kNextRows: the next right rows, from their first stretch on
+    int64_t ahead;  // what is asked for meanwhile: from where on right rows are read next, or `right`, which is there; kNextRows: the next
+                    // right rows, from their first stretch on
 };
 constexpr int64_t kNextRows = INT64_MAX;
 
