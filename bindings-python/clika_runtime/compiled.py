@@ -417,9 +417,7 @@ def _holds_for(graph: ModelGraph, sizes: Capture | None, mismatch: str) -> str:
     """Which sizes a capture for any is for after all, as a part of a sentence; before that, why the last one did not do."""
     if sizes is None:
         return ""
-    prefix = "run: the graph is for inputs where "
-    before = mismatch.removeprefix(prefix).partition("; here ")[0] if mismatch.startswith(prefix) else ""
-    why = f"; the one before holds where {before}" if before else f"; the one before does not take that: {mismatch}" if mismatch else ""
+    why = f"; the one before {mismatch}" if mismatch else ""
     if sizes.fixed:
         return f"{why}; it holds for these sizes only, as another thread works with one"
     conditions = graph.conditions()

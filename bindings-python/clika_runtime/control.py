@@ -110,9 +110,9 @@ def while_loop(condition: Callable[..., Any], body: Callable[..., Any], carried:
         return tuple(made) if isinstance(made, list) else made
 
     def call() -> Any:
-        values = [_dense(leaf) for leaf in first]
+        values = [leaf.contiguous() for leaf in first]  # as in a graph: bits of what is computed of it may depend on how it lies
         while bool(test(*make(values))):
-            made = [_dense(leaf) for leaf in _tensors("while_loop", step(*make(values)), spec)[0]]
+            made = [leaf.contiguous() for leaf in _tensors("while_loop", step(*make(values)), spec)[0]]
             for i, (now, before) in enumerate(zip(made, values, strict=True)):
                 if now.dtype is not before.dtype or now.shape != before.shape:
                     error = ClikaRTValueError if now.dtype is before.dtype else ClikaRTTypeError
@@ -144,11 +144,6 @@ def _listed(who: str, name: str, values: Any) -> tuple[Any, ...]:
     if isinstance(values, (Tensor, str, Mapping)) or not isinstance(values, Iterable):
         raise ClikaRTTypeError(f"{who}: {name} is a tuple or a list, got {type(values).__name__}")
     return tuple(values)
-
-
-def _dense(value: Tensor) -> Tensor:
-    """As it comes out of a graph: bits of what is computed of it may depend on how it lies."""
-    return value if value.is_contiguous() else ops.copy(value)
 
 
 def _tensors(who: str, result: Any, spec: TreeSpec | None) -> tuple[list[Tensor], TreeSpec]:

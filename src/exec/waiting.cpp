@@ -16,7 +16,7 @@ namespace {
 // A parked thread takes some 25 us to wake.  As a worker does, it stays awake long enough to take part in the next operator's loop, when one of
 // this ends with a long piece; then it parks.
 constexpr int kWaitSpins = 2000;
-constexpr int kSpinsToClock = 64;  // between two looks at the clock, some 3 us
+constexpr int kSpinsToClock = 64;  // between two looks at the clock, some 2 us
 constexpr int kWaitYields = 100;
 // Who has less time takes no part in loops: a piece can take a millisecond, of the largest products some.
 constexpr int64_t kTakePartNanoseconds = 10'000'000;

@@ -127,20 +127,26 @@ std::string ModelGraph::text_of(const Condition& condition) const {
     return place ? fmt::format("{}, at {}", text, *place) : text;
 }
 
-SizeValues ModelGraph::sizes_for(std::span<Tensor* const> inputs) const {
-    SizeValues sizes(recorded_.sizes);
-    if (!any_sizes_) return sizes;
+const Condition* ModelGraph::broken_by(std::span<Tensor* const> inputs, SizeValues& sizes) const {
     {
         const StandIns nothing;
         interpret(recorded_, inputs, &sizes);
     }
     for (const Condition& condition : recorded_.conditions) {
-        if (sizes.of(condition.term) == condition.value) continue;
-        std::string given;
-        for (size_t i = 0; i < inputs.size(); ++i) given += fmt::format("{}{} is {}", i == 0 ? "" : ", ", input_names_[i], describe(*inputs[i]));
-        fail(ErrorKind::Value, "run: the graph is for inputs where {}; here {}", text_of(condition), given);
+        if (sizes.of(condition.term) != condition.value) return &condition;
     }
     if (!recorded_.sizes.empty()) sizes.of(static_cast<int32_t>(recorded_.sizes.size()) - 1);  // all of them
+    return nullptr;
+}
+
+SizeValues ModelGraph::sizes_for(std::span<Tensor* const> inputs) const {
+    SizeValues sizes(recorded_.sizes);
+    if (!any_sizes_) return sizes;
+    if (const Condition* const broken = broken_by(inputs, sizes)) {
+        std::string given;
+        for (size_t i = 0; i < inputs.size(); ++i) given += fmt::format("{}{} is {}", i == 0 ? "" : ", ", input_names_[i], describe(*inputs[i]));
+        fail(ErrorKind::Value, "run: the graph is for inputs where {}; here {}", text_of(*broken), given);
+    }
     return sizes;
 }
 
@@ -152,11 +158,12 @@ std::string ModelGraph::mismatch(std::span<Tensor* const> inputs) const {
         if (known_plan(inputs)) return "";
     }
     try {
-        sizes_for(inputs);
+        SizeValues sizes(recorded_.sizes);
+        const Condition* const broken = broken_by(inputs, sizes);
+        return broken ? "holds where " + text_of(*broken) : "";
     } catch (const Failure& failure) {
-        return failure.error()->message();
+        return "does not take that: " + failure.error()->message();
     }
-    return "";
 }
 
 /// The plan that was made for inputs that lie so, if it is still there.  With the lock on plans.

@@ -42,8 +42,8 @@ public:
     /// The same; the results go to tensors of the caller's, of the outputs' shapes and dtypes.  Throws ValueError and TypeError for others,
     /// and for memory that cannot be written.
     void run_into(std::span<Tensor* const> inputs, std::span<Tensor* const> outputs) const;
-    /// Why the program is not the right one for inputs of such sizes and strides: what it counts on that does not hold, or the call that
-    /// does not take them.  Empty when it is.
+    /// Why the program is not the right one for inputs of such sizes and strides, as what a sentence says of it: what it counts on that does
+    /// not hold, or the call that does not take them.  Empty when it is.
     std::string mismatch(std::span<Tensor* const> inputs) const;
     /// What the numbers that come from sizes are for such inputs.  Throws ValueError where the program is not the right one for them.
     SizeValues sizes_for(std::span<Tensor* const> inputs) const;
@@ -57,6 +57,9 @@ public:
 
 private:
     void check_inputs(std::span<Tensor* const> inputs) const;
+    /// The first condition that such inputs do not meet, or null; `sizes` learns what it needs for that, and all of them where it is null.
+    /// Throws what a call throws that does not take them.
+    const Condition* broken_by(std::span<Tensor* const> inputs, SizeValues& sizes) const;
     bool has_doubtful_writes(std::span<Tensor* const> inputs) const;
     void check_place(size_t output, DType dtype, const Dims& shape, const Tensor& to) const;
     bool is_planned(std::span<Tensor* const> inputs) const;

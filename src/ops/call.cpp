@@ -226,16 +226,13 @@ Results call_plain(const OpInfo& info, std::span<Tensor* const> given, const Att
 
     Checked checked(info);
     checked.coded = coded;
-    if (op == OpCode::Squeeze && is_recorded()) [[unlikely]] {  // which ones it leaves out
-        uint32_t dims = 0;
-        const bool listed = attributes.present(attribute::squeeze_dims);
-        for (int64_t i = 0; listed && i < attributes.length(attribute::squeeze_dims); ++i) {
-            const int64_t dim = attributes.list(attribute::squeeze_dims)[i], d = dim < 0 ? dim + given[0]->rank() : dim;
-            if (d >= 0 && d < given[0]->rank()) dims |= uint32_t{1} << d;
-        }
-        note_asked(Recorder::Fact::Ones, *given[0], nullptr, listed ? dims : ~uint32_t{0});
-    }
     check(checked, given, attributes);
+    if (op == OpCode::Squeeze && is_recorded()) [[unlikely]] {  // which ones it leaves out
+        const auto named = named_dims(checked.call(attributes), attribute::squeeze_dims);
+        uint32_t dims = 0;
+        for (int d = 0; d < given[0]->rank(); ++d) dims |= uint32_t{named[static_cast<size_t>(d)]} << d;
+        note_asked(Recorder::Fact::Ones, *given[0], nullptr, attributes.present(attribute::squeeze_dims) ? dims : ~uint32_t{0});
+    }
     // A copy instead of a view: where strides do not allow one, and of numbers, which many calls share.
     if (info.kind == NodeKind::View && (checked.spec.strides.rank() != checked.spec.shape.rank() || checked.inputs[0]->number)) {
         if (is_recorded() && !checked.inputs[0]->number && thread_recorder()->keeps_views()) {

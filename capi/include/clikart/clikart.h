@@ -443,8 +443,8 @@ CLIKART_API int clikart_graph_run_into(const clikart_graph* graph, const clikart
 /* Whether a graph for any sizes is the right one for such inputs: 1 when what it counts on holds, and its operators take them, else 0; of
  * others 1.  -1 with an error for inputs that do not fit at all.  A run where it does not hold fails with CLIKART_ERROR_VALUE. */
 CLIKART_API int clikart_graph_holds(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs);
-/* Why it is not, for readers: what does not hold, or the call that does not take them; "" where it is the right one.  NULL with an error.  Valid
- * until the thread's next call of this. */
+/* Why it is not, for readers, as what a sentence says of the graph: "holds where ..." or "does not take that: ..."; "" where it is the right one.
+ * NULL with an error.  Valid until the thread's next call of this. */
 CLIKART_API const char* clikart_graph_mismatch(const clikart_graph* graph, const clikart_tensor* const* inputs, size_t n_inputs);
 CLIKART_API size_t clikart_graph_condition_count(const clikart_graph* graph);
 /* One thing that it counts on, with the line it comes from, for readers; valid until the thread's next call of this. */

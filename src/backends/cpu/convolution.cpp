@@ -148,8 +148,8 @@ struct Cut {
                 if (longest(n) < longest(parts)) parts = n;
             }
         }
-        rows = (size + parts - 1) / parts;
-        if (s.transposed) rows = std::min(size, (rows + s.stride[dim] - 1) / s.stride[dim] * s.stride[dim]);  // few kinds of pieces
+        rows = ceil_div(size, parts);
+        if (s.transposed) rows = std::min(size, ceil_div(rows, s.stride[dim]) * s.stride[dim]);  // few kinds of pieces
     }
     int dim = 0;         // the dimension that is cut
     int64_t rows;        // of it in a piece

@@ -122,7 +122,6 @@ struct WindowRows {
                 if (leader < stretches.size()) leaders.push_back(leader);
             }
         }
-        if (stretches.empty()) stretches.push_back({});  // all windows lie over the edge
         for (size_t i = 0; i < leaders.size(); ++i) stretches[leaders[i]].ahead = i + 1 < leaders.size() ? stretches[leaders[i + 1]].right : kNextRows;
     }
     std::vector<const float*> windows;

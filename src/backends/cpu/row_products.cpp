@@ -60,10 +60,10 @@ HWY_INLINE void keep_in_register([[maybe_unused]] V& v) {
 #endif
 }
 
-/// R left rows and C right rows over one stretch, to `column` of the results.  `ahead` is a row that will be read next, asked for meanwhile.
+/// R left rows and C right rows over one stretch, added to the results from `column` on.  `ahead` is a row that will be read next, asked for meanwhile.
 template <int R, int C>
 void multiply_rows(const float* const* left, int64_t left_at, const float* HWY_RESTRICT right, int64_t right_row, int64_t length, float* const* out,
-                   int64_t column, bool set, const float* ahead) {
+                   int64_t column, const float* ahead) {
     const D d;
     const float* rows[R];
     V sums[R][C];
@@ -103,19 +103,18 @@ void multiply_rows(const float* const* left, int64_t left_at, const float* HWY_R
 #pragma GCC unroll 2
             for (int c = 0; c < C; c += 4) {
                 const auto sum = sums_of_lanes(sums[r][c], sums[r][c + 1], sums[r][c + 2], sums[r][c + 3]);
-                hn::StoreU(set ? sum : hn::Add(hn::LoadU(four, to + c), sum), four, to + c);
+                hn::StoreU(hn::Add(hn::LoadU(four, to + c), sum), four, to + c);
             }
             continue;
         }
 #endif
         for (int c = 0; c < C; ++c) {
-            const float sum = hn::GetLane(hn::SumOfLanes(d, sums[r][c]));
-            to[c] = set ? sum : to[c] + sum;
+            to[c] += hn::GetLane(hn::SumOfLanes(d, sums[r][c]));
         }
     }
 }
 
-using TileFn = void (*)(const float* const*, int64_t, const float*, int64_t, int64_t, float* const*, int64_t, bool, const float*);
+using TileFn = void (*)(const float* const*, int64_t, const float*, int64_t, int64_t, float* const*, int64_t, const float*);
 
 template <int C, int... R>
 TileFn tile_of(int64_t rows, std::integer_sequence<int, R...>) {
@@ -126,9 +125,7 @@ TileFn tile_of(int64_t rows, std::integer_sequence<int, R...>) {
 template <int C>
 void multiply_columns(const RowProducts& p, int64_t column) {
     const float* const right = p.right + column * p.right_row;
-    for (int64_t i = 0; i < p.m; ++i) {  // the first stretch sets its rows
-        if (i < p.stretches[0].begin || i >= p.stretches[0].end) std::fill_n(p.out[i] + p.first + column, C, 0.0f);
-    }
+    for (int64_t i = 0; i < p.m; ++i) std::fill_n(p.out[i] + p.first + column, C, 0.0f);
     for (int64_t s = 0; s < p.n_stretches; ++s) {
         const Stretch& now = p.stretches[s];
         const float* const from = right + now.right;
@@ -137,7 +134,7 @@ void multiply_columns(const RowProducts& p, int64_t column) {
         for (int64_t t = 0, i = now.begin; t < tiles; ++t) {  // of as equal heights as can be
             const int64_t height = ceil_div(now.end - i, tiles - t);
             tile_of<C>(height, std::make_integer_sequence<int, kLeft>())(p.left + i, now.left, from, p.right_row, now.length, p.out + i, p.first + column,
-                                                                         s == 0, t < C ? next + t * p.right_row : from);
+                                                                         t < C ? next + t * p.right_row : from);
             i += height;
         }
     }
